@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include "base/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+namespace deepinfer {
+
+void BenchReport::add(BenchRow row) {
+  std::string line = fmt::format("{:<44} {:>12.4g} {:<10}", row.name, row.value, row.unit);
+  if (row.ceiling > 0) line += fmt::format(" {:5.1f}% of {:.4g} ({})", 100 * row.value / row.ceiling, row.ceiling, row.ceiling_name);
+  if (row.peer > 0) line += fmt::format("  {} {:.4g} ({:.2f}x)", row.peer_name, row.peer, row.value / row.peer);
+  if (!row.note.empty()) line += "  " + row.note;
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+  rows_.push_back(std::move(row));
+}
+
+Status BenchReport::write_csv(const std::string& path, const std::string& bench, const std::string& header_note) const {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (!file) return invalid_argument(fmt::format("--csv {}: cannot be opened for writing", path));
+  fmt::print(file, "# {} {}\nbench,case,value,unit,ceiling,ceiling_name,peer,peer_name,note\n", bench, header_note);
+  for (const BenchRow& r : rows_)
+    fmt::print(file, "{},\"{}\",{:.6g},{},{:.6g},{},{:.6g},{},\"{}\"\n", bench, r.name, r.value, r.unit, r.ceiling, r.ceiling_name, r.peer, r.peer_name, r.note);
+  std::fclose(file);
+  return {};
+}
+
+double median_seconds(int num_runs, const std::function<void()>& body) {
+  using SteadyClock = std::chrono::steady_clock;
+  body();
+  std::vector<double> seconds;
+  for (int i = 0; i < num_runs; ++i) {
+    const auto start = SteadyClock::now();
+    body();
+    seconds.push_back(std::chrono::duration<double>(SteadyClock::now() - start).count());
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + num_runs / 2, seconds.end());
+  return seconds[static_cast<size_t>(num_runs / 2)];
+}
+
+double measure_triad_bytes_per_second() {
+  constexpr size_t kNumElements = size_t{32} << 20;  // 3 x 128 MiB of float, beyond any last-level cache here
+  std::vector<float> a(kNumElements, 0.f), b(kNumElements, 1.f), c(kNumElements, 2.f);
+  const double seconds = median_seconds(5, [&] {
+    for (size_t i = 0; i < kNumElements; ++i) a[i] = b[i] + 0.5f * c[i];
+    asm volatile("" : : "r"(a.data()) : "memory");
+  });
+  return 3.0 * sizeof(float) * kNumElements / seconds;
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#include "base/clock.h"
+
+#include <chrono>
+
+namespace deepinfer {
+namespace {
+template <typename C>
+int64_t ns_since_epoch() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(C::now().time_since_epoch()).count();
+}
+}  // namespace
+
+int64_t SystemClock::monotonic_ns() const { return ns_since_epoch<std::chrono::steady_clock>(); }
+int64_t SystemClock::unix_ns() const { return ns_since_epoch<std::chrono::system_clock>(); }
+
+}  // namespace deepinfer
