@@ -32,7 +32,7 @@ TEST(Float8, E4m3EncodesToTheNearestCode) {
 
 TEST(Float8, E4m3RoundTripsEveryCode) {
   for (int code = 0; code < 256; ++code) {
-    if ((code & 0x7F) != 0x7F) EXPECT_EQ(float_to_e4m3(e4m3_to_float(static_cast<uint8_t>(code))), code);
+    if ((code & 0x7F) != 0x7F) { EXPECT_EQ(float_to_e4m3(e4m3_to_float(static_cast<uint8_t>(code))), code); }
   }
   EXPECT_TRUE(std::isnan(e4m3_to_float(0x7F)));
 }
