@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// Options shared by every command that runs the model (cli.md, common rules).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace deepinfer {
+
+class OptionSet;
+
+struct ModelOptions {
+  std::string model = "mini";      // checkpoint folder, or "mini" for the embedded model
+  std::string backend = "auto";    // auto | cpu | cuda | ascend
+  std::string cpu = "auto";        // auto | ref | avx2 | avx512 | vnni | bf16 | amx
+  int64_t num_threads = 0;         // 0: one per CPU the process may use
+  std::string replay = "fast";     // fast | exact | off
+  bool deterministic = false;
+};
+
+void declare_model_options(OptionSet& options, ModelOptions& values);
+
+}  // namespace deepinfer
