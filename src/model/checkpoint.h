@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "model/config.h"
-#include "model/safetensors.h"
+#include "tensor/safetensors.h"
 
 namespace deepinfer {
 
