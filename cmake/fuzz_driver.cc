@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Plain fuzz driver: replays seeds, then mutates them for a bounded time. Without coverage feedback it is a smoke run;
-// the `fuzz` preset links libFuzzer instead. Usage: X_fuzz [--target NAME] [--seconds N] [--seeds DIR] [--seed S] [FILE...]
+// the `fuzz` preset links libFuzzer instead. Usage: X_fuzz [--target NAME] [--seconds N] [--seeds DIR] [--seed S]
+// [FILE...]
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -43,17 +44,23 @@ void mutate_once(Bytes& bytes, const std::vector<Bytes>& seeds, std::mt19937_64&
   const size_t at = below(rng, bytes.size() + 1);
   switch (rng() % 6) {
     case 0: bytes.insert(bytes.begin() + at, static_cast<uint8_t>(rng())); break;
-    case 1: if (at < bytes.size()) bytes[at] = static_cast<uint8_t>(rng()); break;
-    case 2: if (at < bytes.size()) bytes[at] ^= static_cast<uint8_t>(1u << (rng() % 8)); break;
+    case 1:
+      if (at < bytes.size()) bytes[at] = static_cast<uint8_t>(rng());
+      break;
+    case 2:
+      if (at < bytes.size()) bytes[at] ^= static_cast<uint8_t>(1u << (rng() % 8));
+      break;
     case 3: bytes.erase(bytes.begin() + at, bytes.begin() + at + below(rng, bytes.size() - at + 1)); break;
     case 4: {  // splice a piece of another seed
       const Bytes& other = seeds[below(rng, seeds.size())];
       const size_t from = below(rng, other.size() + 1);
-      bytes.insert(bytes.begin() + at, other.begin() + from, other.begin() + from + below(rng, other.size() - from + 1));
+      bytes.insert(bytes.begin() + at, other.begin() + from,
+                   other.begin() + from + below(rng, other.size() - from + 1));
       break;
     }
     default: {  // repeat a piece, the cheap way to deep nesting
-      const Bytes piece(bytes.begin() + at, bytes.begin() + at + below(rng, std::min<size_t>(bytes.size() - at, 16) + 1));
+      const Bytes piece(bytes.begin() + at,
+                        bytes.begin() + at + below(rng, std::min<size_t>(bytes.size() - at, 16) + 1));
       for (size_t i = rng() % 8; i > 0; --i) bytes.insert(bytes.begin() + at, piece.begin(), piece.end());
     }
   }
@@ -91,12 +98,16 @@ void run_target(const deepinfer::FuzzTarget& target, const Arguments& a) {
     Bytes bytes = seeds[below(rng, seeds.size())];
     for (size_t i = 1 + rng() % 8; i > 0; --i) mutate_once(bytes, seeds, rng);
     // The last input is kept so that a crash can be replayed.
-    { std::ofstream(".fuzz_last_" + std::string(target.name), std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())); }
+    {
+      std::ofstream(".fuzz_last_" + std::string(target.name), std::ios::binary)
+          .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    }
     target.run(bytes.data(), bytes.size());
     ++num_runs;
   }
   std::filesystem::remove(".fuzz_last_" + std::string(target.name));
-  std::printf("%s: %llu inputs, %zu seeds, no finding\n", target.name, static_cast<unsigned long long>(num_runs), seeds.size());
+  std::printf("%s: %llu inputs, %zu seeds, no finding\n", target.name, static_cast<unsigned long long>(num_runs),
+              seeds.size());
 }
 }  // namespace
 

@@ -11,7 +11,8 @@ namespace deepinfer {
 
 void BenchReport::add(BenchRow row) {
   std::string line = fmt::format("{:<44} {:>12.4g} {:<10}", row.name, row.value, row.unit);
-  if (row.ceiling > 0) line += fmt::format(" {:5.1f}% of {:.4g} ({})", 100 * row.value / row.ceiling, row.ceiling, row.ceiling_name);
+  if (row.ceiling > 0)
+    line += fmt::format(" {:5.1f}% of {:.4g} ({})", 100 * row.value / row.ceiling, row.ceiling, row.ceiling_name);
   if (row.peer > 0) line += fmt::format("  {} {:.4g} ({:.2f}x)", row.peer_name, row.peer, row.value / row.peer);
   if (!row.note.empty()) line += "  " + row.note;
   std::printf("%s\n", line.c_str());
@@ -24,7 +25,8 @@ Status BenchReport::write_csv(const std::string& path, const std::string& bench,
   if (!file) return invalid_argument(fmt::format("--csv {}: cannot be opened for writing", path));
   fmt::print(file, "# {} {}\nbench,case,value,unit,ceiling,ceiling_name,peer,peer_name,note\n", bench, header_note);
   for (const BenchRow& r : rows_)
-    fmt::print(file, "{},\"{}\",{:.6g},{},{:.6g},{},{:.6g},{},\"{}\"\n", bench, r.name, r.value, r.unit, r.ceiling, r.ceiling_name, r.peer, r.peer_name, r.note);
+    fmt::print(file, "{},\"{}\",{:.6g},{},{:.6g},{},{:.6g},{},\"{}\"\n", bench, r.name, r.value, r.unit, r.ceiling,
+               r.ceiling_name, r.peer, r.peer_name, r.note);
   std::fclose(file);
   return {};
 }

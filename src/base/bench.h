@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A bench `foo` is a file foo_bench.cc that defines `Status bench_foo(const BenchOptions&, BenchReport&)` in namespace
-// deepinfer; `deepinfer bench foo` runs it. A row states what was measured, the ceiling measured in the same run, and the
-// share reached; benches never decide a test.
+// deepinfer; `deepinfer bench foo` runs it. A row states what was measured, the ceiling measured in the same run, and
+// the share reached; benches never decide a test.
 #pragma once
 
 #include <functional>
@@ -14,21 +14,21 @@
 namespace deepinfer {
 
 struct BenchOptions {
-  bool peer = false;          // also run the named competitor
-  bool quick = false;         // smallest case only, for smoke runs
+  bool peer = false;   // also run the named competitor
+  bool quick = false;  // smallest case only, for smoke runs
   int num_threads = 1;
-  std::string model;          // checkpoint folder where the bench needs one; empty = its default
+  std::string model;                         // checkpoint folder where the bench needs one; empty = its default
   std::map<std::string, std::string> extra;  // --set key=value
 };
 
 struct BenchRow {
-  std::string name;           // case, e.g. "fp4 2304x5120 M=1"
+  std::string name;  // case, e.g. "fp4 2304x5120 M=1"
   double value = 0;
-  std::string unit;           // "GB/s", "tokens/s", "us"
-  double ceiling = 0;         // same unit; 0 = none stated
-  std::string ceiling_name;   // "triad", "fma"
+  std::string unit;          // "GB/s", "tokens/s", "us"
+  double ceiling = 0;        // same unit; 0 = none stated
+  std::string ceiling_name;  // "triad", "fma"
   std::string peer_name;
-  double peer = 0;            // same unit; 0 = not run
+  double peer = 0;  // same unit; 0 = not run
   std::string note;
 };
 

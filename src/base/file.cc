@@ -17,7 +17,9 @@ namespace {
 
 struct FileDescriptor {
   int fd;
-  ~FileDescriptor() { if (fd > 2) ::close(fd); }
+  ~FileDescriptor() {
+    if (fd > 2) ::close(fd);
+  }
 };
 
 Status open_error(const std::string& path) {
@@ -33,7 +35,8 @@ Result<std::string> read_all(int fd, const std::string& path, size_t bytes_max) 
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return open_error(path);
     if (n == 0) return out;
-    if (out.size() + static_cast<size_t>(n) > bytes_max) return resource_exhausted(fmt::format("{}: more than {} bytes", path, bytes_max));
+    if (out.size() + static_cast<size_t>(n) > bytes_max)
+      return resource_exhausted(fmt::format("{}: more than {} bytes", path, bytes_max));
     out.append(buffer, static_cast<size_t>(n));
   }
 }
@@ -113,7 +116,10 @@ Status write_file_atomically(const std::string& path, std::span<const uint8_t> b
   {
     const FileDescriptor file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
     if (file.fd < 0) return open_error(temporary);
-    if (Status s = write_all(file.fd, temporary, bytes); !s.ok()) { ::unlink(temporary.c_str()); return s; }
+    if (Status s = write_all(file.fd, temporary, bytes); !s.ok()) {
+      ::unlink(temporary.c_str());
+      return s;
+    }
   }
   if (::rename(temporary.c_str(), path.c_str()) != 0) return open_error(path);
   return {};

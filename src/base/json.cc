@@ -49,7 +49,8 @@ bool Json::operator==(const Json& other) const {
 }
 
 const char* to_string(Json::Kind kind) {
-  static constexpr const char* kNames[] = {"null", "boolean", "integer", "integer", "number", "string", "array", "object"};
+  static constexpr const char* kNames[] = {"null",   "boolean", "integer", "integer",
+                                           "number", "string",  "array",   "object"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -94,7 +95,8 @@ struct Builder {
     const size_t base = path.size();
     for (const simdjson::dom::key_value_pair member : object) {
       if (limits.refuse_duplicate_keys && !seen.insert(member.key).second) {
-        status = invalid_argument(fmt::format("JSON: duplicate key \"{}\" in {}", member.key, path.empty() ? "the root object" : path));
+        status = invalid_argument(
+            fmt::format("JSON: duplicate key \"{}\" in {}", member.key, path.empty() ? "the root object" : path));
         break;
       }
       path += fmt::format("{}{}", base ? "." : "", member.key);
@@ -143,7 +145,10 @@ void append_json_string(std::string& out, std::string_view text) {
       case '\t': out += "\\t"; break;
       case '\b': out += "\\b"; break;
       case '\f': out += "\\f"; break;
-      default: out += "\\u00"; out.push_back(kHex[c >> 4]); out.push_back(kHex[c & 15]);
+      default:
+        out += "\\u00";
+        out.push_back(kHex[c >> 4]);
+        out.push_back(kHex[c & 15]);
     }
   }
   out.append(text.substr(plain));
@@ -151,7 +156,10 @@ void append_json_string(std::string& out, std::string_view text) {
 }
 
 void append_json_double(std::string& out, double value) {
-  if (!std::isfinite(value)) { out += "null"; return; }
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
   const std::string_view text(buffer, static_cast<size_t>(end - buffer));

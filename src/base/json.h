@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// JSON as an ordered value. Parsing is strict RFC 8259 (simdjson), keeps key order, tells integers from doubles, and has
-// limits for bytes and depth; duplicate keys are refused by default. Writing is compact and deterministic.
+// JSON as an ordered value. Parsing is strict RFC 8259 (simdjson), keeps key order, tells integers from doubles, and
+// has limits for bytes and depth; duplicate keys are refused by default. Writing is compact and deterministic.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,14 @@ class Json {
   enum class Kind { kNull, kBool, kInt, kUint, kDouble, kString, kArray, kObject };
 
   Json() = default;
-  Json(std::nullptr_t) {}                                       // NOLINT: implicit by design, as are the others
-  Json(bool value) : value_(value) {}                           // NOLINT
-  Json(int value) : value_(static_cast<int64_t>(value)) {}      // NOLINT
-  Json(int64_t value) : value_(value) {}                        // NOLINT
-  Json(uint64_t value) { if (value > INT64_MAX) value_ = value; else value_ = static_cast<int64_t>(value); }  // NOLINT
+  Json(std::nullptr_t) {}                                   // NOLINT: implicit by design, as are the others
+  Json(bool value) : value_(value) {}                       // NOLINT
+  Json(int value) : value_(static_cast<int64_t>(value)) {}  // NOLINT
+  Json(int64_t value) : value_(value) {}                    // NOLINT
+  Json(uint64_t value) {
+    if (value > INT64_MAX) value_ = value;
+    else value_ = static_cast<int64_t>(value);
+  }                                                             // NOLINT
   Json(double value) : value_(value) {}                         // NOLINT
   Json(const char* value) : value_(std::string(value)) {}       // NOLINT
   Json(std::string value) : value_(std::move(value)) {}         // NOLINT
@@ -41,13 +44,17 @@ class Json {
   bool is_string() const { return kind() == Kind::kString; }
   bool is_array() const { return kind() == Kind::kArray; }
   bool is_object() const { return kind() == Kind::kObject; }
-  bool is_integer() const { return kind() == Kind::kInt || kind() == Kind::kUint; }  // written without fraction or exponent
+  bool is_integer() const {
+    return kind() == Kind::kInt || kind() == Kind::kUint;
+  }  // written without fraction or exponent
   bool is_number() const { return is_integer() || kind() == Kind::kDouble; }
 
   // Precondition for all: the kind matches.
   bool as_bool() const { return std::get<bool>(value_); }
   int64_t as_int() const { return std::get<int64_t>(value_); }  // kInt only: a kUint exceeds int64
-  uint64_t as_uint() const { return kind() == Kind::kUint ? std::get<uint64_t>(value_) : static_cast<uint64_t>(as_int()); }
+  uint64_t as_uint() const {
+    return kind() == Kind::kUint ? std::get<uint64_t>(value_) : static_cast<uint64_t>(as_int());
+  }
   double as_double() const;  // any number
   const std::string& as_string() const { return std::get<std::string>(value_); }
   std::string& as_string() { return std::get<std::string>(value_); }
@@ -86,8 +93,8 @@ struct JsonStyle {
   int indent = 0;       // > 0: one member a line
 };
 
-// Non-ASCII stays as it is; control characters, quote and backslash are escaped; doubles in the shortest form that reads
-// back, always with a fraction or an exponent.
+// Non-ASCII stays as it is; control characters, quote and backslash are escaped; doubles in the shortest form that
+// reads back, always with a fraction or an exponent.
 void append_json(std::string& out, const Json& value, const JsonStyle& style = {});
 std::string to_json(const Json& value, const JsonStyle& style = {});
 void append_json_string(std::string& out, std::string_view text);  // with the quotes

@@ -12,12 +12,11 @@ TEST(Json, RefusesDuplicateKeysAndNamesThePath) {
 }
 
 TEST(Json, RefusesWhatIsNotJson) {
-  for (const char* text : {"", "{", "[1,]", "{\"a\":}", "01", "nul", "\"\x01\"", "[1] 2", "\"\xFF\""}) EXPECT_FALSE(parse_json(text).ok()) << text;
+  for (const char* text : {"", "{", "[1,]", "{\"a\":}", "01", "nul", "\"\x01\"", "[1] 2", "\"\xFF\""})
+    EXPECT_FALSE(parse_json(text).ok()) << text;
 }
 
-TEST(Json, RefusesTooDeepNesting) {
-  EXPECT_FALSE(parse_json(std::string(1000, '[') + std::string(1000, ']')).ok());
-}
+TEST(Json, RefusesTooDeepNesting) { EXPECT_FALSE(parse_json(std::string(1000, '[') + std::string(1000, ']')).ok()); }
 
 TEST(Json, KeepsKeyOrderAndNumberKinds) {
   const auto value = parse_json(R"({"z":1,"a":1.0,"m":18446744073709551615,"n":-5})");
@@ -27,9 +26,7 @@ TEST(Json, KeepsKeyOrderAndNumberKinds) {
   EXPECT_FALSE(value.value().find("a")->is_integer());
 }
 
-TEST(Json, EscapesOnlyWhatJsonDemands) {
-  EXPECT_EQ(to_json(Json("a\"\\\n\x01 é/")), "\"a\\\"\\\\\\n\\u0001 é/\"");
-}
+TEST(Json, EscapesOnlyWhatJsonDemands) { EXPECT_EQ(to_json(Json("a\"\\\n\x01 é/")), "\"a\\\"\\\\\\n\\u0001 é/\""); }
 
 TEST(Json, ComparesObjectsWithoutOrder) {
   EXPECT_EQ(parse_json(R"({"a":1,"b":[2]})").value(), parse_json(R"({"b":[2],"a":1})").value());

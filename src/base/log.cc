@@ -26,7 +26,8 @@ std::string human_line(LogLevel level, std::string_view message, const Json::Obj
 }
 
 std::string json_line(LogLevel level, std::string_view message, const Json::Object& fields) {
-  Json::Object record{{"time_ns", SystemClock().unix_ns()}, {"level", kLevelNames[static_cast<int>(level)]}, {"message", message}};
+  Json::Object record{
+      {"time_ns", SystemClock().unix_ns()}, {"level", kLevelNames[static_cast<int>(level)]}, {"message", message}};
   record.insert(record.end(), fields.begin(), fields.end());
   return to_json(record);
 }
@@ -39,7 +40,9 @@ void set_log(LogLevel least, LogFormat format) {
 
 void log_line(LogLevel level, std::string_view message, const Json::Object& fields) {
   if (level < least_level.load()) return;
-  const std::string line = (log_format.load() == LogFormat::kJson ? json_line(level, message, fields) : human_line(level, message, fields)) + "\n";
+  const std::string line =
+      (log_format.load() == LogFormat::kJson ? json_line(level, message, fields) : human_line(level, message, fields)) +
+      "\n";
   // One write per line keeps lines of several threads whole; a failing stderr has nowhere to be reported.
   [[maybe_unused]] const ssize_t written = ::write(2, line.data(), line.size());
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Philox4x32-10, the counter-based generator of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
-// A draw is a pure function of (key, counter), so the same request gives the same noise on any backend, batch or schedule.
+// A draw is a pure function of (key, counter), so the same request gives the same noise on any backend, batch or
+// schedule.
 #pragma once
 
 #include <array>
@@ -40,10 +41,15 @@ class Rng {
     }
     return block_[used_++];
   }
-  constexpr uint64_t next_u64() { const uint64_t low = next_u32(); return low | (uint64_t{next_u32()} << 32); }
+  constexpr uint64_t next_u64() {
+    const uint64_t low = next_u32();
+    return low | (uint64_t{next_u32()} << 32);
+  }
   constexpr float uniform() { return uniform_open(next_u32()); }
   // Uniform in [0, bound), without bias for practical bounds.
-  constexpr uint64_t below(uint64_t bound) { return static_cast<uint64_t>((static_cast<Uint128>(next_u64()) * bound) >> 64); }
+  constexpr uint64_t below(uint64_t bound) {
+    return static_cast<uint64_t>((static_cast<Uint128>(next_u64()) * bound) >> 64);
+  }
 
  private:
   uint64_t seed_, stream_, counter_ = 0;

@@ -4,7 +4,9 @@
 namespace deepinfer {
 
 const char* to_string(StatusCode code) {
-  static constexpr const char* kNames[] = {"ok", "invalid argument", "not found", "corruption", "resource exhausted", "unavailable", "unimplemented", "internal"};
+  static constexpr const char* kNames[] = {
+      "ok",          "invalid argument", "not found", "corruption", "resource exhausted",
+      "unavailable", "unimplemented",    "internal"};
   return kNames[static_cast<int>(code)];
 }
 Status invalid_argument(std::string message) { return {StatusCode::kInvalidArgument, std::move(message)}; }

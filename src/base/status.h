@@ -10,7 +10,16 @@
 
 namespace deepinfer {
 
-enum class StatusCode { kOk, kInvalidArgument, kNotFound, kCorruption, kResourceExhausted, kUnavailable, kUnimplemented, kInternal };
+enum class StatusCode {
+  kOk,
+  kInvalidArgument,
+  kNotFound,
+  kCorruption,
+  kResourceExhausted,
+  kUnavailable,
+  kUnimplemented,
+  kInternal
+};
 
 class [[nodiscard]] Status {
  public:
@@ -39,13 +48,22 @@ Status internal_error(std::string message);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                                         // NOLINT: implicit by design
-  Result(Status status) : status_(std::move(status)) { CHECK(!status_.ok()); }          // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}                                 // NOLINT: implicit by design
+  Result(Status status) : status_(std::move(status)) { CHECK(!status_.ok()); }  // NOLINT: implicit by design
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
-  T& value() & { CHECK(ok()); return *value_; }
-  const T& value() const& { CHECK(ok()); return *value_; }
-  T&& value() && { CHECK(ok()); return std::move(*value_); }
+  T& value() & {
+    CHECK(ok());
+    return *value_;
+  }
+  const T& value() const& {
+    CHECK(ok());
+    return *value_;
+  }
+  T&& value() && {
+    CHECK(ok());
+    return std::move(*value_);
+  }
   T* operator->() { return &value(); }
   T& operator*() { return value(); }
 
@@ -54,13 +72,14 @@ class [[nodiscard]] Result {
   std::optional<T> value_;
 };
 
-#define TRY(expression)                                              \
-  do {                                                               \
+#define TRY(expression)                                                                        \
+  do {                                                                                         \
     if (::deepinfer::Status try_status_ = (expression); !try_status_.ok()) return try_status_; \
   } while (0)
 #define DEEPINFER_JOIN2(a, b) a##b
 #define DEEPINFER_JOIN(a, b) DEEPINFER_JOIN2(a, b)
-#define ASSIGN_OR_RETURN(declaration, expression) ASSIGN_OR_RETURN_AS(DEEPINFER_JOIN(result_, __LINE__), declaration, expression)
+#define ASSIGN_OR_RETURN(declaration, expression) \
+  ASSIGN_OR_RETURN_AS(DEEPINFER_JOIN(result_, __LINE__), declaration, expression)
 #define ASSIGN_OR_RETURN_AS(result, declaration, expression) \
   auto result = (expression);                                \
   if (!result.ok()) return result.status();                  \

@@ -69,7 +69,8 @@ void ThreadPool::work() {
   in_parallel_loop = true;
   uint64_t seen = 0;
   for (;;) {
-    for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen && !stopping_; ++spins) pause_cpu();
+    for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen && !stopping_; ++spins)
+      pause_cpu();
     if (generation_.load(std::memory_order_acquire) == seen) {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return stopping_ || generation_.load(std::memory_order_acquire) != seen; });

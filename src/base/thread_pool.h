@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A fixed pool for data-parallel loops. The partition of work into items never depends on the number of threads, so results
-// are the same for any pool size. Workers spin briefly, then sleep. Thread: one caller at a time.
+// A fixed pool for data-parallel loops. The partition of work into items never depends on the number of threads, so
+// results are the same for any pool size. Workers spin briefly, then sleep. Thread: one caller at a time.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,8 @@ class ThreadPool {
   // Nested calls run inline on the calling worker.
   template <typename Body>
   void parallel_for(int64_t num_items, const Body& body) {
-    run(num_items, [](const void* context, int64_t i) { (*static_cast<const Body*>(context))(i); }, &body);
+    run(
+        num_items, [](const void* context, int64_t i) { (*static_cast<const Body*>(context))(i); }, &body);
   }
 
  private:

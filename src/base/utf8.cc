@@ -5,7 +5,7 @@ namespace deepinfer {
 namespace {
 
 struct Lead {
-  uint8_t num_bytes;            // 0: not a lead byte
+  uint8_t num_bytes;  // 0: not a lead byte
   uint8_t second_min, second_max;
 };
 
@@ -67,10 +67,25 @@ bool is_valid_utf8(std::string_view text) {
 
 void append_utf8(std::string& out, char32_t c) {
   const auto tail = [&](int shift) { out.push_back(static_cast<char>(0x80 | ((c >> shift) & 0x3F))); };
-  if (c < 0x80) { out.push_back(static_cast<char>(c)); return; }
-  if (c < 0x800) { out.push_back(static_cast<char>(0xC0 | (c >> 6))); tail(0); return; }
-  if (c < 0x10000) { out.push_back(static_cast<char>(0xE0 | (c >> 12))); tail(6); tail(0); return; }
-  out.push_back(static_cast<char>(0xF0 | (c >> 18))); tail(12); tail(6); tail(0);
+  if (c < 0x80) {
+    out.push_back(static_cast<char>(c));
+    return;
+  }
+  if (c < 0x800) {
+    out.push_back(static_cast<char>(0xC0 | (c >> 6)));
+    tail(0);
+    return;
+  }
+  if (c < 0x10000) {
+    out.push_back(static_cast<char>(0xE0 | (c >> 12)));
+    tail(6);
+    tail(0);
+    return;
+  }
+  out.push_back(static_cast<char>(0xF0 | (c >> 18)));
+  tail(12);
+  tail(6);
+  tail(0);
 }
 
 std::string to_valid_utf8(std::string_view bytes) {

@@ -8,7 +8,11 @@ namespace deepinfer {
 // The expected replacement counts are those of the Unicode standard, section 3.9, table 3-8 and following.
 TEST(Utf8, ReplacesEachMaximalIllFormedSubpartOnce) {
   const std::string kReplacement = "\xEF\xBF\xBD";
-  const auto repeated = [&](int n) { std::string s; while (n-- > 0) s += kReplacement; return s; };
+  const auto repeated = [&](int n) {
+    std::string s;
+    while (n-- > 0) s += kReplacement;
+    return s;
+  };
   EXPECT_EQ(to_valid_utf8("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41"), repeated(8) + "A");
   EXPECT_EQ(to_valid_utf8("\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41"), repeated(8) + "A");
   EXPECT_EQ(to_valid_utf8("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41"), repeated(4) + "A");

@@ -20,22 +20,30 @@ class Buffer {
     CHECK(num_elements >= 0);
     if (num_elements == 0) return;
     const size_t bytes = static_cast<size_t>(num_elements) * sizeof(T);
-    data_.reset(static_cast<T*>(::operator new(bytes, std::align_val_t{64})));
+    data_.reset(static_cast<T*>(::operator new (bytes, std::align_val_t{64})));
     std::memset(static_cast<void*>(data_.get()), 0, bytes);
   }
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
   int64_t size() const { return num_elements_; }
   int64_t size_bytes() const { return num_elements_ * static_cast<int64_t>(sizeof(T)); }
-  T& operator[](int64_t i) { DCHECK(i >= 0 && i < num_elements_); return data_.get()[i]; }
-  const T& operator[](int64_t i) const { DCHECK(i >= 0 && i < num_elements_); return data_.get()[i]; }
+  T& operator[](int64_t i) {
+    DCHECK(i >= 0 && i < num_elements_);
+    return data_.get()[i];
+  }
+  const T& operator[](int64_t i) const {
+    DCHECK(i >= 0 && i < num_elements_);
+    return data_.get()[i];
+  }
   T* begin() { return data(); }
   T* end() { return data() + num_elements_; }
   const T* begin() const { return data(); }
   const T* end() const { return data() + num_elements_; }
 
  private:
-  struct Deleter { void operator()(T* p) const { ::operator delete(p, std::align_val_t{64}); } };
+  struct Deleter {
+    void operator()(T* p) const { ::operator delete (p, std::align_val_t{64}); }
+  };
   int64_t num_elements_ = 0;
   std::unique_ptr<T, Deleter> data_;
 };

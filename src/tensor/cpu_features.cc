@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kNames[] = {"ref", "avx2", "avx512", "vnni", "bf16", "amx"};
 
-// The kernel grants the large AMX tile state per process on request (arch_prctl ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA).
+// The kernel grants the large AMX tile state per process on request (arch_prctl ARCH_REQ_XCOMP_PERM,
+// XFEATURE_XTILEDATA).
 bool request_amx_tiles() {
   constexpr long kArchReqXcompPerm = 0x1023, kXtileData = 18;
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXtileData) == 0;
@@ -28,9 +29,11 @@ bool has_amx() {
 
 CpuLevel find_level() {
   __builtin_cpu_init();  // checks the operating system's register support too
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2")) return CpuLevel::kRef;
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd");
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+    return CpuLevel::kRef;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512cd");
   if (!avx512) return CpuLevel::kAvx2;
   if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512vbmi")) return CpuLevel::kAvx512;
   if (!__builtin_cpu_supports("avx512bf16")) return CpuLevel::kVnni;
@@ -40,7 +43,9 @@ CpuLevel find_level() {
 std::string model_name() {
   uint32_t words[12] = {};
   for (uint32_t leaf = 0; leaf < 3; ++leaf)
-    if (!__get_cpuid(0x80000002 + leaf, &words[4 * leaf], &words[4 * leaf + 1], &words[4 * leaf + 2], &words[4 * leaf + 3])) return "unknown x86-64";
+    if (!__get_cpuid(0x80000002 + leaf, &words[4 * leaf], &words[4 * leaf + 1], &words[4 * leaf + 2],
+                     &words[4 * leaf + 3]))
+      return "unknown x86-64";
   char text[49] = {};
   std::memcpy(text, words, 48);
   return text + std::strspn(text, " ");

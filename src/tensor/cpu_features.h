@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the CPU and the operating system offer, found at run time. Levels are ordered: a kernel row of level L runs where
-// the machine's level is at least L.
+// What the CPU and the operating system offer, found at run time. Levels are ordered: a kernel row of level L runs
+// where the machine's level is at least L.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace deepinfer {
 
-// avx2: AVX2 + FMA + F16C. avx512: F, BW, VL, DQ, CD. vnni: avx512 + VNNI + VBMI. bf16: vnni + AVX512-BF16. amx: bf16 + tiles.
+// avx2: AVX2 + FMA + F16C. avx512: F, BW, VL, DQ, CD. vnni: avx512 + VNNI + VBMI. bf16: vnni + AVX512-BF16. amx: bf16 +
+// tiles.
 enum class CpuLevel { kRef, kAvx2, kAvx512, kVnni, kBf16, kAmx };
 
 const char* to_string(CpuLevel level);

@@ -17,7 +17,9 @@ constexpr float e4m3_to_float(uint8_t code) {
   float magnitude = 0;
   if ((code & 0x7F) == 0x7F) magnitude = std::numeric_limits<float>::quiet_NaN();
   else if (exponent == 0) magnitude = static_cast<float>(mantissa) * 0x1p-9f;
-  else magnitude = std::bit_cast<float>(static_cast<uint32_t>(exponent - 7 + 127) << 23 | static_cast<uint32_t>(mantissa) << 20);
+  else
+    magnitude =
+        std::bit_cast<float>(static_cast<uint32_t>(exponent - 7 + 127) << 23 | static_cast<uint32_t>(mantissa) << 20);
   return code & 0x80 ? -magnitude : magnitude;
 }
 
@@ -28,7 +30,8 @@ constexpr uint8_t float_to_e4m3(float x) {
   const uint32_t magnitude = u & 0x7FFFFFFFu;
   if (magnitude > 0x7F800000u) return static_cast<uint8_t>(sign | 0x7F);
   if (magnitude >= 0x43E00000u) return static_cast<uint8_t>(sign | 0x7E);  // >= 448
-  if (magnitude < 0x3C800000u) {  // below 2^-6: subnormal, steps of 2^-9; adding 2^14 aligns the sum's last bit with 2^-9
+  if (magnitude <
+      0x3C800000u) {  // below 2^-6: subnormal, steps of 2^-9; adding 2^14 aligns the sum's last bit with 2^-9
     const float aligned = std::bit_cast<float>(magnitude) + 0x1p14f;
     return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(aligned) & 0xFFu));
   }
@@ -42,7 +45,8 @@ constexpr float e8m0_to_float(uint8_t code) {
   return code == 0 ? 0x1p-127f : std::bit_cast<float>(static_cast<uint32_t>(code) << 23);
 }
 
-inline constexpr float kE2m1Values[16] = {0.f, .5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f};
+inline constexpr float kE2m1Values[16] = {0.f,  .5f,  1.f,  1.5f,  2.f,  3.f,  4.f,  6.f,
+                                          -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f};
 
 constexpr float e2m1_to_float(uint8_t nibble) { return kE2m1Values[nibble & 15]; }
 

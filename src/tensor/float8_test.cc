@@ -50,9 +50,9 @@ TEST(Float8, E8m0IsAPowerOfTwo) {
 }
 
 TEST(Bfloat16, RoundsToNearestEven) {
-  EXPECT_EQ(to_bf16(1.0f + 0x1p-8f).bits, to_bf16(1.0f).bits);              // tie, even below
-  EXPECT_EQ(round_to_bf16(1.0f + 0x1p-7f + 0x1p-8f), 1.0f + 0x1p-6f);       // tie, even above
-  EXPECT_TRUE(std::isnan(round_to_bf16(std::nanf("")))); 
+  EXPECT_EQ(to_bf16(1.0f + 0x1p-8f).bits, to_bf16(1.0f).bits);         // tie, even below
+  EXPECT_EQ(round_to_bf16(1.0f + 0x1p-7f + 0x1p-8f), 1.0f + 0x1p-6f);  // tie, even above
+  EXPECT_TRUE(std::isnan(round_to_bf16(std::nanf(""))));
 }
 
 }  // namespace deepinfer

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Weights in the formats of the checkpoint, as borrowed views: nothing is unpacked, nothing is owned. Every matrix is
 // [out, in], row-major and contiguous; `out` is the number of results of the linear, `in` its reduction length.
-// Pointers are aligned to their element type and to nothing more. The bytes are a file map: the first touch reads the disk.
-// A default-made view (data == nullptr) means "this checkpoint has no such tensor".
+// Pointers are aligned to their element type and to nothing more. The bytes are a file map: the first touch reads the
+// disk. A default-made view (data == nullptr) means "this checkpoint has no such tensor".
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,10 @@ struct Fp8Matrix {
 
   bool empty() const { return codes == nullptr; }
   int64_t scale_columns() const { return num_scale_blocks(in); }
-  const uint8_t* row(int64_t o) const { DCHECK(o >= 0 && o < out); return codes + o * in; }
+  const uint8_t* row(int64_t o) const {
+    DCHECK(o >= 0 && o < out);
+    return codes + o * in;
+  }
   const uint8_t* row_scales(int64_t o) const { return scales + o / kScaleBlock * scale_columns(); }
   // Rows [begin, end) as a matrix of their own. Precondition: begin is a multiple of 32.
   Fp8Matrix rows(int64_t begin, int64_t end) const {
@@ -43,12 +46,15 @@ struct Fp4Matrix {
   bool empty() const { return codes == nullptr; }
   int64_t row_bytes() const { return in / 2; }
   int64_t scale_columns() const { return in / kScaleBlock; }
-  const uint8_t* row(int64_t o) const { DCHECK(o >= 0 && o < out); return codes + o * row_bytes(); }
+  const uint8_t* row(int64_t o) const {
+    DCHECK(o >= 0 && o < out);
+    return codes + o * row_bytes();
+  }
   const uint8_t* row_scales(int64_t o) const { return scales + o * scale_columns(); }
 };
 
-// A table of e4m3 rows with one e8m0 scale per row and 32 columns (the Engram tables): codes [num_rows, columns], scales
-// [num_rows, columns/32]. Row numbers go beyond 2^28.
+// A table of e4m3 rows with one e8m0 scale per row and 32 columns (the Engram tables): codes [num_rows, columns],
+// scales [num_rows, columns/32]. Row numbers go beyond 2^28.
 struct Fp8Rows {
   const uint8_t* codes = nullptr;
   const uint8_t* scales = nullptr;
@@ -56,7 +62,10 @@ struct Fp8Rows {
 
   bool empty() const { return codes == nullptr; }
   int64_t scale_columns() const { return columns / kScaleBlock; }
-  const uint8_t* row(int64_t r) const { DCHECK(r >= 0 && r < num_rows); return codes + r * columns; }
+  const uint8_t* row(int64_t r) const {
+    DCHECK(r >= 0 && r < num_rows);
+    return codes + r * columns;
+  }
   const uint8_t* row_scales(int64_t r) const { return scales + r * scale_columns(); }
 };
 
@@ -65,7 +74,10 @@ struct Bf16Matrix {
   int64_t out = 0, in = 0;
 
   bool empty() const { return data == nullptr; }
-  const bf16* row(int64_t o) const { DCHECK(o >= 0 && o < out); return data + o * in; }
+  const bf16* row(int64_t o) const {
+    DCHECK(o >= 0 && o < out);
+    return data + o * in;
+  }
 };
 
 struct F32Matrix {
@@ -73,7 +85,10 @@ struct F32Matrix {
   int64_t out = 0, in = 0;
 
   bool empty() const { return data == nullptr; }
-  const float* row(int64_t o) const { DCHECK(o >= 0 && o < out); return data + o * in; }
+  const float* row(int64_t o) const {
+    DCHECK(o >= 0 && o < out);
+    return data + o * in;
+  }
 };
 
 struct Bf16Vector {
@@ -81,7 +96,10 @@ struct Bf16Vector {
   int64_t size = 0;
 
   bool empty() const { return data == nullptr; }
-  float operator[](int64_t i) const { DCHECK(i >= 0 && i < size); return to_float(data[i]); }
+  float operator[](int64_t i) const {
+    DCHECK(i >= 0 && i < size);
+    return to_float(data[i]);
+  }
 };
 
 struct F32Vector {
@@ -89,7 +107,10 @@ struct F32Vector {
   int64_t size = 0;
 
   bool empty() const { return data == nullptr; }
-  float operator[](int64_t i) const { DCHECK(i >= 0 && i < size); return data[i]; }
+  float operator[](int64_t i) const {
+    DCHECK(i >= 0 && i < size);
+    return data[i];
+  }
 };
 
 }  // namespace deepinfer

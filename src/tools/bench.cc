@@ -39,13 +39,15 @@ Status run_bench(BenchArguments& arguments) {
   for (const BenchTarget* target = kBenchTargetTable; target->name; ++target) {
     names.emplace_back(target->name);
     if (arguments.name != target->name) continue;
-    const std::string note = fmt::format("commit {} | {} | {} threads", DEEPINFER_COMMIT, describe_cpu(), arguments.num_threads);
+    const std::string note =
+        fmt::format("commit {} | {} | {} threads", DEEPINFER_COMMIT, describe_cpu(), arguments.num_threads);
     fmt::print("# {} | {}\n", arguments.name, note);
     BenchReport report;
     TRY(target->run(arguments.options, report));
     return arguments.csv_path.empty() ? Status() : report.write_csv(arguments.csv_path, arguments.name, note);
   }
-  return invalid_argument(fmt::format("no bench named '{}'{}; 'deepinfer bench list' names them", arguments.name, did_you_mean(arguments.name, names)));
+  return invalid_argument(fmt::format("no bench named '{}'{}; 'deepinfer bench list' names them", arguments.name,
+                                      did_you_mean(arguments.name, names)));
 }
 
 }  // namespace
@@ -55,20 +57,22 @@ Command bench_command() {
   return {.name = "bench",
           .summary = "run a benchmark by name; 'bench list' names them",
           .examples = "  deepinfer bench list\n  deepinfer bench tokenizer --peer --csv bench/results/tokenizer.csv\n",
-          .declare = [arguments](OptionSet& options) {
-            options.positional("NAME", arguments->name, "name of the bench, or list");
-            options.add("--csv", arguments->csv_path, "also write the rows to this file");
-            options.flag("--peer", arguments->options.peer, "run the named competitor beside it");
-            options.flag("--quick", arguments->options.quick, "smallest cases only");
-            options.add("--threads", arguments->num_threads, "threads (default 1)");
-            options.add("--model", arguments->options.model, "checkpoint folder for benches that run a model");
-            options.add("--set", arguments->settings, "KEY=VALUE for one bench; may repeat");
-          },
-          .run = [arguments] {
-            if (arguments->name != "list") return exit_status(run_bench(*arguments));
-            list_benches();
-            return 0;
-          }};
+          .declare =
+              [arguments](OptionSet& options) {
+                options.positional("NAME", arguments->name, "name of the bench, or list");
+                options.add("--csv", arguments->csv_path, "also write the rows to this file");
+                options.flag("--peer", arguments->options.peer, "run the named competitor beside it");
+                options.flag("--quick", arguments->options.quick, "smallest cases only");
+                options.add("--threads", arguments->num_threads, "threads (default 1)");
+                options.add("--model", arguments->options.model, "checkpoint folder for benches that run a model");
+                options.add("--set", arguments->settings, "KEY=VALUE for one bench; may repeat");
+              },
+          .run =
+              [arguments] {
+                if (arguments->name != "list") return exit_status(run_bench(*arguments));
+                list_benches();
+                return 0;
+              }};
 }
 
 }  // namespace deepinfer

@@ -20,7 +20,8 @@ class OptionSet {
   void add(const std::string& name, int64_t& value, const std::string& text);
   void add(const std::string& name, double& value, const std::string& text);
   void add(const std::string& name, std::vector<std::string>& values, const std::string& text);  // may repeat
-  void choice(const std::string& name, std::string& value, const std::vector<std::string>& allowed, const std::string& text);
+  void choice(const std::string& name, std::string& value, const std::vector<std::string>& allowed,
+              const std::string& text);
   void positional(const std::string& name, std::string& value, const std::string& text, bool required = true);
   void positional(const std::string& name, std::vector<std::string>& values, const std::string& text);
 
@@ -32,10 +33,10 @@ class OptionSet {
 
 struct Command {
   std::string name;
-  std::string summary;                        // one line
-  std::string examples;                       // two lines of shell, shown by --help
+  std::string summary;   // one line
+  std::string examples;  // two lines of shell, shown by --help
   std::function<void(OptionSet&)> declare;
-  std::function<int()> run;                   // prints its results; returns the exit status
+  std::function<int()> run;  // prints its results; returns the exit status
 };
 
 // All subcommands, in the order of --help (commands.cc).

@@ -18,14 +18,23 @@ namespace {
 CLI::App* app_of(void* app) { return static_cast<CLI::App*>(app); }
 }  // namespace
 
-void OptionSet::flag(const std::string& name, bool& value, const std::string& text) { app_of(app_)->add_flag(name, value, text); }
-void OptionSet::add(const std::string& name, std::string& value, const std::string& text) { app_of(app_)->add_option(name, value, text); }
-void OptionSet::add(const std::string& name, int64_t& value, const std::string& text) { app_of(app_)->add_option(name, value, text); }
-void OptionSet::add(const std::string& name, double& value, const std::string& text) { app_of(app_)->add_option(name, value, text); }
+void OptionSet::flag(const std::string& name, bool& value, const std::string& text) {
+  app_of(app_)->add_flag(name, value, text);
+}
+void OptionSet::add(const std::string& name, std::string& value, const std::string& text) {
+  app_of(app_)->add_option(name, value, text);
+}
+void OptionSet::add(const std::string& name, int64_t& value, const std::string& text) {
+  app_of(app_)->add_option(name, value, text);
+}
+void OptionSet::add(const std::string& name, double& value, const std::string& text) {
+  app_of(app_)->add_option(name, value, text);
+}
 void OptionSet::add(const std::string& name, std::vector<std::string>& values, const std::string& text) {
   app_of(app_)->add_option(name, values, text)->allow_extra_args(false);
 }
-void OptionSet::choice(const std::string& name, std::string& value, const std::vector<std::string>& allowed, const std::string& text) {
+void OptionSet::choice(const std::string& name, std::string& value, const std::vector<std::string>& allowed,
+                       const std::string& text) {
   app_of(app_)->add_option(name, value, text)->check(CLI::IsMember(allowed));
 }
 void OptionSet::positional(const std::string& name, std::string& value, const std::string& text, bool required) {
@@ -52,7 +61,8 @@ std::string scalar_text(const toml::node& node) {
 }
 
 // One key of the configuration file as command-line words; the command line itself comes later and wins.
-Status append_config_key(const CLI::App& app, const std::string& key, const toml::node& node, std::vector<std::string>& words) {
+Status append_config_key(const CLI::App& app, const std::string& key, const toml::node& node,
+                         std::vector<std::string>& words) {
   const std::string name = "--" + key;
   const std::vector<std::string> known = option_names(app);
   if (std::find(known.begin(), known.end(), name) == known.end())
@@ -62,7 +72,10 @@ Status append_config_key(const CLI::App& app, const std::string& key, const toml
     return {};
   }
   if (const auto* list = node.as_array()) {
-    for (const toml::node& item : *list) { words.push_back(name); words.push_back(scalar_text(item)); }
+    for (const toml::node& item : *list) {
+      words.push_back(name);
+      words.push_back(scalar_text(item));
+    }
     return {};
   }
   words.push_back(name);
@@ -84,7 +97,8 @@ Status expand_config(const CLI::App& app, std::vector<std::string>& words) {
   std::vector<std::string> from_file;
   for (const auto& [key, node] : parsed.table()) {
     const std::string name = "--" + std::string(key.str());
-    const bool given = std::any_of(words.begin(), words.end(), [&](const std::string& w) { return w == name || w.starts_with(name + "="); });
+    const bool given = std::any_of(words.begin(), words.end(),
+                                   [&](const std::string& w) { return w == name || w.starts_with(name + "="); });
     if (!given) TRY(append_config_key(app, std::string(key.str()), node, from_file));
   }
   words.insert(words.begin(), from_file.begin(), from_file.end());
@@ -99,8 +113,9 @@ int usage_error(const std::string& command, const std::string& message) {
 void print_overview(const std::vector<Command>& commands) {
   fmt::print("deepinfer: serve DeepSeek-V4.1-Flash\n\nUsage: deepinfer COMMAND [options]\n\nCommands:\n");
   for (const Command& c : commands) fmt::print("  {:<10} {}\n", c.name, c.summary);
-  fmt::print("\n'deepinfer COMMAND --help' explains one command; 'deepinfer --version' says what was built.\n\n"
-             "Examples:\n  deepinfer generate --prompt 'What is 12 + 30?'\n  deepinfer inspect --model mini\n");
+  fmt::print(
+      "\n'deepinfer COMMAND --help' explains one command; 'deepinfer --version' says what was built.\n\n"
+      "Examples:\n  deepinfer generate --prompt 'What is 12 + 30?'\n  deepinfer inspect --model mini\n");
 }
 
 int parse_and_run(const Command& command, std::vector<std::string> words) {
@@ -118,11 +133,11 @@ int parse_and_run(const Command& command, std::vector<std::string> words) {
     return 0;
   } catch (const CLI::ExtrasError&) {
     for (const std::string& word : app.remaining())
-      if (word.starts_with("-")) return usage_error(command.name, fmt::format("unknown option {}{}", word, did_you_mean(word, option_names(app))));
+      if (word.starts_with("-"))
+        return usage_error(command.name,
+                           fmt::format("unknown option {}{}", word, did_you_mean(word, option_names(app))));
     return usage_error(command.name, fmt::format("unexpected argument '{}'", app.remaining().front()));
-  } catch (const CLI::ParseError& error) {
-    return usage_error(command.name, error.what());
-  }
+  } catch (const CLI::ParseError& error) { return usage_error(command.name, error.what()); }
   return command.run();
 }
 

@@ -8,9 +8,11 @@ namespace deepinfer {
 void declare_model_options(OptionSet& options, ModelOptions& values) {
   options.add("--model", values.model, "checkpoint folder in the released layout; mini = the embedded model (default)");
   options.choice("--backend", values.backend, {"auto", "cpu", "cuda", "ascend"}, "device (default auto)");
-  options.choice("--cpu", values.cpu, {"auto", "ref", "avx2", "avx512", "vnni", "bf16", "amx"}, "CPU kernel level (default auto: the best this machine has)");
+  options.choice("--cpu", values.cpu, {"auto", "ref", "avx2", "avx512", "vnni", "bf16", "amx"},
+                 "CPU kernel level (default auto: the best this machine has)");
   options.add("--threads", values.num_threads, "compute threads; 0 = one per usable CPU (default)");
-  options.choice("--replay", values.replay, {"fast", "exact", "off"}, "bounded replay after a prefix hit and in the decoder (default fast)");
+  options.choice("--replay", values.replay, {"fast", "exact", "off"},
+                 "bounded replay after a prefix hit and in the decoder (default fast)");
   options.flag("--deterministic", values.deterministic, "prefix hits use exact replay");
 }
 

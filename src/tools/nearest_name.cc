@@ -30,7 +30,10 @@ std::string did_you_mean(const std::string& name, const std::vector<std::string>
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : known) {
     const size_t distance = edit_distance(name, candidate);
-    if (distance < best_distance) { best_distance = distance; best = &candidate; }
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = &candidate;
+    }
   }
   return best ? "; did you mean " + *best + "?" : "";
 }

@@ -9,7 +9,8 @@
 namespace deepinfer {
 
 std::string version_text() {
-  return fmt::format("deepinfer {} ({})\nbackends: {}\ncpu: {}\n", DEEPINFER_VERSION, DEEPINFER_COMMIT, DEEPINFER_BACKENDS, describe_cpu());
+  return fmt::format("deepinfer {} ({})\nbackends: {}\ncpu: {}\n", DEEPINFER_VERSION, DEEPINFER_COMMIT,
+                     DEEPINFER_BACKENDS, describe_cpu());
 }
 
 }  // namespace deepinfer
