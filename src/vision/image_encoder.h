@@ -13,7 +13,7 @@
 #include "base/thread_pool.h"
 #include "tensor/bfloat16.h"
 #include "tensor/buffer.h"
-#include "tensor/view.h"
+#include "tensor/packed_matrix.h"
 #include "vision/canvas.h"
 #include "vision/image_plan.h"
 #include "vision/rgb_image.h"
@@ -30,26 +30,26 @@ struct ImageEncoderConfig {
   int64_t model_hidden = 5120;  // width of the language model = of the image rows
 };
 
-// Borrowed views of the checkpoint's tensors, all bf16 as stored; the owner keeps them alive as long as the encoder is used.
+// Borrowed views of the checkpoint's tensors, bf16 as stored; the owner keeps them alive during the call.
 struct ImageEncoderLayerWeights {
-  View<const bf16, dim::hidden> norm1, norm2;           // [hidden]
-  View<const bf16, dim::out, dim::in> wqkv;             // [3 hidden, hidden], rows: q, k, v
-  View<const bf16, dim::out> wqkv_bias;                 // [3 hidden]
-  View<const bf16, dim::out, dim::in> wo;               // [hidden, hidden]
-  View<const bf16, dim::out> wo_bias;                   // [hidden]
-  View<const bf16, dim::out, dim::in> w1;               // [2 inner, hidden], rows: gate, up
-  View<const bf16, dim::out, dim::in> w2;               // [hidden, inner]
+  Bf16Vector norm1, norm2;  // [hidden]
+  Bf16Matrix wqkv;          // [3 hidden, hidden], rows: q, k, v
+  Bf16Vector wqkv_bias;     // [3 hidden]
+  Bf16Matrix wo;            // [hidden, hidden]
+  Bf16Vector wo_bias;       // [hidden]
+  Bf16Matrix w1;            // [2 inner, hidden], rows: gate, up; no bias
+  Bf16Matrix w2;            // [hidden, inner]; no bias
 };
 
 struct ImageEncoderWeights {
-  View<const bf16, dim::out, dim::in> patch_embed;      // [hidden, 3 patch_size^2], columns: channel, y, x
-  View<const bf16, dim::out> patch_embed_bias;          // [hidden]
+  Bf16Matrix patch_embed;       // [hidden, 3 patch_size^2], columns: channel, y, x
+  Bf16Vector patch_embed_bias;  // [hidden]
   std::vector<ImageEncoderLayerWeights> layers;
-  View<const bf16, dim::hidden> norm;                   // [hidden]
-  View<const bf16, dim::out, dim::in> aligner_w1;       // [model_hidden, hidden downsample_ratio^2], columns: channel, ky, kx
-  View<const bf16, dim::out> aligner_w1_bias;           // [model_hidden]
-  View<const bf16, dim::out, dim::in> aligner_w2;       // [model_hidden, model_hidden]
-  View<const bf16, dim::out> aligner_w2_bias;           // [model_hidden]
+  Bf16Vector norm;              // [hidden]
+  Bf16Matrix aligner_w1;        // [model_hidden, hidden downsample_ratio^2], columns: channel, ky, kx
+  Bf16Vector aligner_w1_bias;   // [model_hidden]
+  Bf16Matrix aligner_w2;        // [model_hidden, model_hidden]
+  Bf16Vector aligner_w2_bias;   // [model_hidden]
 };
 
 // Each view's shape against the config: "vision: layer 3 wqkv: out is 96, expected 192".
