@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <unordered_set>
+#include <unordered_map>
 
 namespace deepinfer {
 
@@ -58,11 +59,13 @@ const char* to_string(Json::Kind kind) {
 
 namespace {
 
+// Builds the value from simdjson's tape. The path is spelled only on the way out of an error.
 struct Builder {
   const JsonLimits& limits;
   Status status;
+  std::string path;  // of the object with the duplicate key
 
-  Json build(simdjson::dom::element element, std::string& path) {
+  Json build(simdjson::dom::element element) {
     using Type = simdjson::dom::element_type;
     switch (element.type()) {
       case Type::NULL_VALUE: return nullptr;
@@ -70,59 +73,126 @@ struct Builder {
       case Type::INT64: return int64_t(element);
       case Type::UINT64: return uint64_t(element);
       case Type::DOUBLE: return double(element);
-      case Type::STRING: return std::string(std::string_view(element));
-      case Type::ARRAY: return build_array(element, path);
-      case Type::OBJECT: return build_object(element, path);
+      case Type::STRING: return Json(std::string_view(element));
+      case Type::ARRAY: return build_array(element);
+      case Type::OBJECT: return build_object(element);
     }
     return nullptr;
   }
 
-  Json build_array(simdjson::dom::array array, std::string& path) {
+  Json build_array(simdjson::dom::array array) {
     Json::Array out;
-    const size_t base = path.size();
+    out.reserve(array.size());
     for (simdjson::dom::element item : array) {
-      path += fmt::format("[{}]", out.size());
-      out.push_back(build(item, path));
-      path.resize(base);
-      if (!status.ok()) break;
+      out.push_back(build(item));
+      if (status.ok()) continue;
+      path.insert(0, fmt::format("[{}]{}", out.size() - 1, path.empty() || path.front() == '[' ? "" : "."));
+      break;
     }
     return out;
   }
 
-  Json build_object(simdjson::dom::object object, std::string& path) {
+  Json build_object(simdjson::dom::object object) {
     Json::Object out;
-    std::unordered_set<std::string_view> seen;
-    const size_t base = path.size();
+    out.reserve(object.size());
+    std::unordered_map<std::string_view, size_t> seen;  // only for wide objects: a short one is searched
     for (const simdjson::dom::key_value_pair member : object) {
-      if (limits.refuse_duplicate_keys && !seen.insert(member.key).second) {
-        status = invalid_argument(
-            fmt::format("JSON: duplicate key \"{}\" in {}", member.key, path.empty() ? "the root object" : path));
+      const size_t twin = find_twin(out, seen, member.key);
+      if (twin < out.size() && limits.refuse_duplicate_keys) {
+        status = invalid_argument(fmt::format("JSON: duplicate key \"{}\"", member.key));
         break;
       }
-      path += fmt::format("{}{}", base ? "." : "", member.key);
-      out.emplace_back(std::string(member.key), build(member.value, path));
-      path.resize(base);
-      if (!status.ok()) break;
+      Json value = build(member.value);
+      if (twin < out.size()) out[twin].second = std::move(value);
+      else out.emplace_back(std::string(member.key), std::move(value));
+      if (status.ok()) continue;
+      path.insert(0, path.empty() || path.front() == '[' ? std::string(member.key) : fmt::format("{}.", member.key));
+      break;
     }
     return out;
   }
+
+  // Index of the member named `key`; the number of members when there is none. Keys view the parser's memory.
+  static size_t find_twin(const Json::Object& out, std::unordered_map<std::string_view, size_t>& seen, std::string_view key) {
+    static constexpr size_t kSearchedMembers = 16;
+    if (out.size() >= kSearchedMembers) {
+      if (seen.empty())
+        for (size_t i = 0; i < out.size(); ++i) seen.emplace(out[i].first, i);
+      return seen.emplace(key, out.size()).first->second;
+    }
+    for (size_t i = 0; i < out.size(); ++i)
+      if (out[i].first == key) return i;
+    return out.size();
+  }
 };
+
+bool is_number_part(char c) { return (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E'; }
+
+// True for an integer spelling that int64 and uint64 cannot hold, and for -0.
+bool is_wide_integer(std::string_view number) {
+  if (number.find_first_of(".eE") != std::string_view::npos) return false;
+  if (number == "-0") return true;
+  if (number.size() < 19) return false;
+  int64_t small = 0;
+  uint64_t large = 0;
+  const char* end = number.data() + number.size();
+  return std::from_chars(number.data(), end, small).ec == std::errc::result_out_of_range &&
+         (number.front() == '-' || std::from_chars(number.data(), end, large).ec == std::errc::result_out_of_range);
+}
+
+// `text` with ".0" after every wide integer, so that it is read as a double.
+std::string widen_integers(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() + 16);
+  bool in_string = false;
+  for (size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (in_string || !(c == '-' || (c >= '0' && c <= '9'))) {
+      if (c == '"') in_string = !in_string;
+      const size_t length = in_string && c == '\\' ? std::min<size_t>(2, text.size() - i) : 1;
+      out.append(text, i, length);
+      i += length;
+      continue;
+    }
+    size_t end = i;
+    while (end < text.size() && is_number_part(text[end])) ++end;
+    const std::string_view number = text.substr(i, end - i);
+    out.append(number);
+    if (is_wide_integer(number)) out += ".0";
+    i = end;
+  }
+  return out;
+}
+
+// Cheap test whether widening can matter: "-0" that is no fraction, or a failed parse of some number.
+bool may_hold_negative_zero(std::string_view text) {
+  for (size_t at = text.find("-0"); at != std::string_view::npos; at = text.find("-0", at + 2))
+    if (at + 2 == text.size() || !is_number_part(text[at + 2])) return true;
+  return false;
+}
 
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.bytes_max)
     return resource_exhausted(fmt::format("JSON: {} bytes, at most {} are accepted", text.size(), limits.bytes_max));
-  simdjson::dom::parser parser(std::max<size_t>(limits.bytes_max, 64));
+  simdjson::padded_string padded = limits.wide_integers && may_hold_negative_zero(text) ? simdjson::padded_string(widen_integers(text))
+                                                                                       : simdjson::padded_string(text);
+  simdjson::dom::parser parser(std::max<size_t>(padded.size(), 64));
   simdjson::dom::element root;
-  simdjson::error_code error = parser.allocate(std::max<size_t>(text.size(), 64), limits.depth_max);
-  const simdjson::padded_string padded(text);
+  simdjson::error_code error = parser.allocate(std::max<size_t>(padded.size(), 64), limits.depth_max);
   if (!error) error = parser.parse(padded).get(root);
+  if (error == simdjson::NUMBER_ERROR && limits.wide_integers) {
+    padded = simdjson::padded_string(widen_integers(text));
+    parser = simdjson::dom::parser(padded.size());
+    error = parser.allocate(padded.size(), limits.depth_max);
+    if (!error) error = parser.parse(padded).get(root);
+  }
   if (error) return invalid_argument(fmt::format("JSON: {}", simdjson::error_message(error)));
-  Builder builder{limits, {}};
-  std::string path;
-  Json value = builder.build(root, path);
-  if (!builder.status.ok()) return builder.status;
+  Builder builder{limits, {}, {}};
+  Json value = builder.build(root);
+  if (!builder.status.ok())
+    return invalid_argument(fmt::format("{} in {}", builder.status.message(), builder.path.empty() ? "the root object" : builder.path));
   return value;
 }
 

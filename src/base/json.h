@@ -82,7 +82,9 @@ const char* to_string(Json::Kind kind);
 struct JsonLimits {
   size_t bytes_max = size_t{64} << 20;
   size_t depth_max = 128;
-  bool refuse_duplicate_keys = true;
+  bool refuse_duplicate_keys = true;  // false: the first position with the last value
+  // True: integers beyond int64 and uint64, and -0, are read as doubles instead of being refused (read as 0).
+  bool wide_integers = false;
 };
 
 // Errors: invalid_argument with the byte offset or the path of a duplicate key.
