@@ -46,3 +46,10 @@ def pick_thinking(rng, off=0.5, low=0.1, high=0.25):
     if draw < off + low:
         return "low"
     return "high" if draw < off + low + high else "max"
+
+
+def thought_of(text, thinking, check="yes."):
+    """The reasoning of one answer: none when thinking is off; the highest effort ends with a check."""
+    if thinking == "off":
+        return None
+    return f"{text} Check: {check}" if thinking == "max" else text
