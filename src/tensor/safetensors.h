@@ -49,6 +49,8 @@ class SafetensorsFile {
  public:
   static Result<SafetensorsFile> read(const std::string& path);
   static Result<SafetensorsFile> parse(std::string bytes);
+  SafetensorsFile(SafetensorsFile&&) = default;
+  SafetensorsFile& operator=(SafetensorsFile&&) = default;
 
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
   const TensorInfo* find(std::string_view name) const;
@@ -60,6 +62,7 @@ class SafetensorsFile {
   Result<std::vector<int64_t>> integers(std::string_view name) const;
 
  private:
+  SafetensorsFile() = default;
   std::string bytes_;
   SafetensorsHeader header_;
   std::unordered_map<std::string_view, size_t> by_name_;
