@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// What every op shares: the context it runs in, its cost, its backend table and the choice of a row from it.
+//
+// An op is a folder `kernels/<op>/`: `<op>.h` declares Params (plain structs of Views), `check(params)`, `estimate(params)`
+// and `<op>_rows()`, the backend table; `ref/` is the definition; other folders add rows. A row is chosen once, at load
+// (`resolve`), and then called as a function. Every CPU row gives the same bits as `ref`: sums follow the fixed lane order
+// of kernels/lanes/lanes.h, so a result depends on neither batch, chunk nor thread count, nor on the level chosen.
+// Thread: one launcher at a time per context; the pool's threads work inside a launch only.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "tensor/cpu_features.h"
+#include "tensor/scratch.h"
+#include "tensor/view.h"
+
+namespace deepinfer {
+
+namespace dim {
+DIM(lanes); DIM(slots); DIM(assignments); DIM(choices);
+}  // namespace dim
+
+inline constexpr int32_t kNoEntry = -1;   // pads a list of entries, groups or blocks at its end
+inline constexpr int64_t kSkipRow = -1;   // as an offset: this row is not written
+
+struct ExecutionContext {
+  ThreadPool* pool = nullptr;  // null: everything on the calling thread
+  Scratch* scratch = nullptr;  // required
+  int num_threads() const { return pool ? pool->num_threads() : 1; }
+};
+
+// Arithmetic of an op by count, not by clock.
+struct Cost {
+  double flops = 0, bytes_read = 0, bytes_written = 0;
+  int launches = 1;
+  Cost& operator+=(const Cost& other);
+};
+
+enum class Backend { kRef, kCpu, kCuda, kAscend };
+const char* to_string(Backend backend);
+
+// What the machine offers: rows of `backend` up to `level` and, always, rows of kRef.
+struct Target {
+  Backend backend = Backend::kCpu;
+  CpuLevel level = CpuLevel::kRef;  // CpuLevel::kRef on kCpu means the reference rows only
+};
+
+template <typename Params>
+struct KernelRow {
+  const char* name;    // "ref", "cpu/avx2"
+  Backend backend;
+  CpuLevel level;      // least level of a kCpu row
+  const char* needs;   // CPU features or device, in words
+  void (*launch)(const ExecutionContext& context, const Params& params);
+};
+template <typename Params>
+using KernelRows = std::span<const KernelRow<Params>>;
+
+[[noreturn]] void refuse_launch(const char* op, const Status& status);
+
+// A row once chosen. Calling it checks the params (a wrong shape is a bug of the caller and aborts with the message).
+template <typename Params>
+struct Kernel {
+  const char* op = nullptr;
+  const char* name = nullptr;
+  void (*launch)(const ExecutionContext& context, const Params& params) = nullptr;
+  void operator()(const ExecutionContext& context, const Params& params) const {
+    if (const Status status = check(params); !status.ok()) refuse_launch(op, status);
+    launch(context, params);
+  }
+};
+
+bool row_fits(Backend backend, CpuLevel level, const Target& target);
+Status no_row_fits(const char* op, const std::string& offered, const Target& target);
+
+// The last row of the table that fits the target (tables are written from `ref` to the most special row). Errors:
+// unimplemented, saying what was needed and what each row offers.
+template <typename Params>
+Result<Kernel<Params>> resolve(const char* op, KernelRows<Params> rows, const Target& target) {
+  const KernelRow<Params>* best = nullptr;
+  std::string offered;
+  for (const KernelRow<Params>& row : rows) {
+    if (row_fits(row.backend, row.level, target)) best = &row;
+    offered += std::string(offered.empty() ? "" : ", ") + row.name + " (" + row.needs + ")";
+  }
+  if (!best) return no_row_fits(op, offered, target);
+  return Kernel<Params>{op, best->name, best->launch};
+}
+
+// Runs body(item, worker) for each item; worker < num_threads() names a piece of scratch that no other call holds meanwhile.
+// Items are fixed pieces of the work, chosen without regard to the number of threads. `work` in multiply-adds or bytes:
+// small loops stay on the calling thread.
+template <typename Body>
+void for_each_item(const ExecutionContext& context, int64_t num_items, double work, const Body& body) {
+  constexpr double kWorthWaking = 1 << 18;  // about 15 us of one core
+  if (context.num_threads() == 1 || num_items == 1 || work < kWorthWaking) {
+    for (int64_t i = 0; i < num_items; ++i) body(i, 0);
+    return;
+  }
+  std::atomic<int64_t> next{0};
+  context.pool->parallel_for(context.num_threads(), [&](int64_t worker) {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < num_items;) body(i, static_cast<int>(worker));
+  });
+}
+
+}  // namespace deepinfer
