@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+#include "cost/step_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace deepinfer {
+namespace {
+
+using Terms = StepTimeFit::Terms;
+constexpr int kNumTerms = StepTimeFit::kNumTerms;
+
+Terms terms_of(const StepShape& shape) {
+  Terms t{};
+  t[0] = 1;
+  for (const ChunkShape& chunk : shape.chunks) {
+    const double n = static_cast<double>(chunk.num_tokens), c = static_cast<double>(chunk.context);
+    t[1] += n;
+    t[2] += n * c;
+    t[3] += n * n;
+  }
+  t[4] = static_cast<double>(shape.num_replays);
+  t[5] = static_cast<double>(shape.num_sequences);
+  t[6] = static_cast<double>(shape.num_decode_rows);
+  return t;
+}
+
+Terms coefficients(const StepTime& s) { return {s.a, s.b, s.d, s.e, s.r, s.k, s.v}; }
+StepTime step_time(const Terms& x) { return {x[0], x[1], x[2], x[3], x[4], x[5], x[6]}; }
+
+double dot(const Terms& x, const Terms& y) {
+  double sum = 0;
+  for (int i = 0; i < kNumTerms; ++i) sum += x[static_cast<size_t>(i)] * y[static_cast<size_t>(i)];
+  return sum;
+}
+
+// Coordinate descent on min x'Gx - 2 m'x with x in [low, high]: convex, so it converges; a few hundred sweeps of a 7x7
+// system cost microseconds. Unused terms (zero diagonal) keep their start value.
+Terms solve_bounded(const std::array<Terms, kNumTerms>& gram, const Terms& moment, Terms x, const Terms& low, const Terms& high) {
+  for (int sweep = 0; sweep < 2000; ++sweep) {
+    double largest_change = 0;
+    for (size_t i = 0; i < kNumTerms; ++i) {
+      if (gram[i][i] <= 0) continue;
+      const double target = (moment[i] - dot(gram[i], x) + gram[i][i] * x[i]) / gram[i][i];
+      const double next = std::clamp(target, low[i], high[i]);
+      largest_change = std::max(largest_change, std::abs(next - x[i]) * std::sqrt(gram[i][i]));
+      x[i] = next;
+    }
+    if (largest_change < 1e-10) break;
+  }
+  return x;
+}
+
+// Adds one sample with weight 1 / measured^2: relative errors count.
+void accumulate(std::array<Terms, kNumTerms>& gram, Terms& moment, const Terms& terms, double measured) {
+  for (size_t i = 0; i < kNumTerms; ++i) {
+    const double scaled = terms[i] / measured;
+    for (size_t j = 0; j < kNumTerms; ++j) gram[i][j] += scaled * terms[j] / measured;
+    moment[i] += scaled;
+  }
+}
+
+constexpr Terms kNothing{};
+constexpr Terms kUnbounded = {1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300};
+
+}  // namespace
+
+double StepTime::chunk_ns(const ChunkShape& chunk) const {
+  const double n = static_cast<double>(chunk.num_tokens), c = static_cast<double>(chunk.context);
+  return n * (b + d * c + e * n);
+}
+
+int64_t StepTime::predict_ns(const StepShape& shape) const { return static_cast<int64_t>(std::llround(dot(coefficients(*this), terms_of(shape)))); }
+
+int64_t StepTime::largest_chunk(double used_ns, double budget_ns, int64_t context, int64_t n_max) const {
+  const double left = budget_ns - used_ns;
+  const auto fits = [&](int64_t n) { return chunk_ns({n, context}) <= left; };
+  if (n_max <= 0 || left <= 0 || !fits(1)) return 0;
+  if (fits(n_max)) return n_max;
+  // e n^2 + h n - left = 0, in the form that stays accurate when e is tiny.
+  const double h = b + d * static_cast<double>(context);
+  const double root = 2 * left / (h + std::sqrt(h * h + 4 * e * left));
+  int64_t n = std::clamp<int64_t>(static_cast<int64_t>(root), 1, n_max - 1);
+  while (n > 1 && !fits(n)) --n;
+  while (n < n_max && fits(n + 1)) ++n;
+  return n;
+}
+
+StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prior) {
+  if (samples.size() < 2) return prior;
+  std::array<Terms, kNumTerms> gram{};
+  Terms moment{};
+  for (const StepSample& sample : samples) {
+    CHECK(sample.measured_ns > 0);
+    accumulate(gram, moment, terms_of(sample.shape), static_cast<double>(sample.measured_ns));
+  }
+  return step_time(solve_bounded(gram, moment, coefficients(prior), kNothing, kUnbounded));
+}
+
+StepTimeFit::StepTimeFit(StepTime profile, Options options) : profile_(profile), curve_(profile), options_(options) {}
+
+void StepTimeFit::add(const StepSample& sample) {
+  const double measured = static_cast<double>(sample.measured_ns);
+  const double predicted = static_cast<double>(curve_.predict_ns(sample.shape));
+  if (measured <= 0) return;
+  if (predicted > 0 && measured > options_.outlier_ratio * predicted) {
+    ++num_outliers_;
+    return;
+  }
+  recent_errors_.push_back(std::abs(predicted - measured) / measured);
+  if (static_cast<int64_t>(recent_errors_.size()) > options_.error_window) recent_errors_.pop_front();
+  for (Terms& row : gram_)
+    for (double& x : row) x *= options_.forget;
+  for (double& x : moment_) x *= options_.forget;
+  accumulate(gram_, moment_, terms_of(sample.shape), measured);
+  if (++num_samples_ % options_.refit_period == 0) refit();
+}
+
+void StepTimeFit::refit() {
+  const Terms center = coefficients(profile_);
+  Terms low{}, high{};
+  for (size_t i = 0; i < kNumTerms; ++i) {
+    low[i] = center[i] * (1 - options_.distance_max);
+    high[i] = center[i] * (1 + options_.distance_max);
+  }
+  curve_ = step_time(solve_bounded(gram_, moment_, coefficients(curve_), low, high));
+}
+
+bool StepTimeFit::is_trusted() const {
+  if (static_cast<int64_t>(recent_errors_.size()) < options_.error_window) return true;
+  double sum = 0;
+  for (const double error : recent_errors_) sum += error;
+  return sum / static_cast<double>(recent_errors_.size()) <= options_.error_max;
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// Step time as a fitted curve, in nanoseconds (serving.md 2.2):
+//   time = a + sum over prompt chunks ( b n + d n c + e n^2 ) + r * replayed hits + k * sequences + v * decode and verify rows
+// n new tokens at context c. All coefficients are >= 0, so the curve is monotone in every argument.
+// The curve comes from measured steps (relative error is minimised) and is refitted online; samples far above the
+// prediction are stalls, not costs, and are set aside. Knows neither ops nor devices. Thread: values; the fit is owned by plan.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+namespace deepinfer {
+
+struct ChunkShape {
+  int64_t num_tokens = 0;   // n
+  int64_t context = 0;      // c, tokens before the chunk
+};
+
+struct StepShape {
+  std::vector<ChunkShape> chunks;
+  int64_t num_replays = 0;      // prefix hits whose tail is recomputed in this step
+  int64_t num_sequences = 0;
+  int64_t num_decode_rows = 0;  // anchors and drafts to verify
+};
+
+struct StepTime {
+  double a = 0;  // ns per step
+  double b = 0;  // ns per prompt token
+  double d = 0;  // ns per prompt token and context token
+  double e = 0;  // ns per prompt token squared
+  double r = 0;  // ns per replay
+  double k = 0;  // ns per sequence
+  double v = 0;  // ns per decode row
+
+  int64_t predict_ns(const StepShape& shape) const;
+  // Time that one more chunk adds to a step.
+  double chunk_ns(const ChunkShape& chunk) const;
+  // Largest n with used_ns + chunk_ns({n, context}) <= budget_ns, at most n_max; 0 when not even one token fits.
+  // `used_ns` includes a. Exact: chunk_ns(n) fits and chunk_ns(n + 1) does not (or n = n_max).
+  int64_t largest_chunk(double used_ns, double budget_ns, int64_t context, int64_t n_max) const;
+};
+
+struct StepSample {
+  StepShape shape;
+  int64_t measured_ns = 0;
+};
+
+// Non-negative least squares of relative errors. With fewer than two samples the prior comes back.
+StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prior);
+
+// Online refit: exponentially forgetting normal equations, bounded distance from the profiled curve.
+class StepTimeFit {
+ public:
+  struct Options {
+    double forget = 0.999;             // per sample
+    double distance_max = 0.3;         // each coefficient stays within +-30 % of the profile
+    double outlier_ratio = 3.0;        // samples above 3x the prediction are set aside
+    int64_t refit_period = 16;         // samples between refits
+    int64_t error_window = 20;         // samples of the error guard
+    double error_max = 0.10;           // mean |relative error| beyond which the curve is not trusted
+  };
+
+  explicit StepTimeFit(StepTime profile) : StepTimeFit(profile, Options{}) {}
+  StepTimeFit(StepTime profile, Options options);
+  void add(const StepSample& sample);
+  const StepTime& curve() const { return curve_; }
+  // False when recent predictions are off by more than error_max: callers fall back to a token budget.
+  bool is_trusted() const;
+  int64_t num_outliers() const { return num_outliers_; }
+
+  static constexpr int kNumTerms = 7;
+  using Terms = std::array<double, kNumTerms>;
+
+ private:
+  void refit();
+
+  StepTime profile_, curve_;
+  Options options_;
+  std::array<Terms, kNumTerms> gram_{};  // forgetting sum of weighted outer products
+  Terms moment_{};
+  int64_t num_samples_ = 0, num_outliers_ = 0;
+  std::deque<double> recent_errors_;
+};
+
+}  // namespace deepinfer

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+#include "cost/step_time.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/philox.h"
+
+namespace deepinfer {
+namespace {
+
+const StepTime kTruth{.a = 4e6, .b = 12e3, .d = 0.011, .e = 0.006, .r = 3e6, .k = 2e4, .v = 9e4};
+
+StepShape random_shape(Rng& rng) {
+  StepShape shape;
+  for (uint64_t i = rng.below(4); i > 0; --i)
+    shape.chunks.push_back({static_cast<int64_t>(64u << rng.below(9)), static_cast<int64_t>(rng.below(768 * 1024))});
+  shape.num_replays = static_cast<int64_t>(rng.below(3));
+  shape.num_decode_rows = static_cast<int64_t>(rng.below(300));
+  shape.num_sequences = static_cast<int64_t>(shape.chunks.size()) + shape.num_decode_rows / 4;
+  return shape;
+}
+
+StepSample noisy_sample(Rng& rng, const StepTime& truth, double noise) {
+  const StepShape shape = random_shape(rng);
+  const double factor = 1 + noise * (2 * rng.uniform() - 1);
+  return {shape, static_cast<int64_t>(static_cast<double>(truth.predict_ns(shape)) * factor)};
+}
+
+double mean_error(const StepTime& curve, const StepTime& truth, uint64_t seed) {
+  Rng rng(seed);
+  double sum = 0;
+  for (int i = 0; i < 200; ++i) {
+    const StepShape shape = random_shape(rng);
+    sum += std::abs(static_cast<double>(curve.predict_ns(shape)) / static_cast<double>(truth.predict_ns(shape)) - 1);
+  }
+  return sum / 200;
+}
+
+}  // namespace
+
+TEST(StepTime, LargestChunkFitsAndOneMoreDoesNot) {
+  Rng rng(7);
+  for (int i = 0; i < 20000; ++i) {
+    const StepTime curve{.a = 1e6, .b = 1e4 * rng.uniform(), .d = rng.below(2) ? 0 : 0.05 * rng.uniform(), .e = rng.below(2) ? 0 : 0.02 * rng.uniform()};
+    const double used = 2e8 * rng.uniform(), budget = 2e8 * rng.uniform();
+    const int64_t context = static_cast<int64_t>(rng.below(1 << 20)), n_max = 1 + static_cast<int64_t>(rng.below(1 << 20));
+    const int64_t n = curve.largest_chunk(used, budget, context, n_max);
+    ASSERT_GE(n, 0);
+    ASSERT_LE(n, n_max);
+    if (n > 0) { ASSERT_LE(curve.chunk_ns({n, context}), budget - used); }
+    if (n < n_max) { ASSERT_GT(curve.chunk_ns({n + 1, context}), budget - used); }
+  }
+}
+
+TEST(StepTime, FitRecoversASyntheticCurveFromNoisySamples) {
+  Rng rng(11);
+  std::vector<StepSample> samples;
+  for (int i = 0; i < 400; ++i) samples.push_back(noisy_sample(rng, kTruth, 0.02));
+  const StepTime fitted = fit_step_time(samples, {});
+  EXPECT_LT(mean_error(fitted, kTruth, 99), 0.015);
+  for (const double x : {fitted.a, fitted.b, fitted.d, fitted.e, fitted.r, fitted.k, fitted.v}) EXPECT_GE(x, 0);
+}
+
+TEST(StepTimeFit, FollowsADriftAndStaysNearTheProfile) {
+  StepTime slower = kTruth;
+  slower.b *= 1.2;
+  slower.v *= 1.2;
+  StepTimeFit fit(kTruth);
+  Rng rng(3);
+  for (int i = 0; i < 1500; ++i) fit.add(noisy_sample(rng, slower, 0.02));
+  EXPECT_LT(mean_error(fit.curve(), slower, 5), 0.03);
+  StepTime absurd = kTruth;
+  absurd.b *= 2.5;
+  for (int i = 0; i < 1500; ++i) fit.add(noisy_sample(rng, absurd, 0.02));
+  EXPECT_LE(fit.curve().b, kTruth.b * 1.3001);
+  EXPECT_FALSE(fit.is_trusted());
+}
+
+TEST(StepTimeFit, SetsStallsAside) {
+  StepTimeFit fit(kTruth);
+  Rng rng(5);
+  for (int i = 0; i < 400; ++i) {
+    StepSample sample = noisy_sample(rng, kTruth, 0.02);
+    if (i % 20 == 0) sample.measured_ns *= 50;
+    fit.add(sample);
+  }
+  EXPECT_EQ(fit.num_outliers(), 20);
+  EXPECT_LT(mean_error(fit.curve(), kTruth, 8), 0.03);
+  EXPECT_TRUE(fit.is_trusted());
+}
+
+}  // namespace deepinfer
