@@ -50,8 +50,8 @@ class BlockKeyChain {
  public:
   explicit BlockKeyChain(const KeyScope& scope);
 
-  // Keys of the full blocks of `tokens`, appended to the chain; a trailing partial block has no key yet. `tokens` is the whole
-  // sequence from position 0 on; blocks that were keyed in an earlier call are not hashed again.
+  // Keys of the full blocks of `tokens`, appended to the chain; a trailing partial block has no key yet. `tokens` is
+  // the whole sequence from position 0 on; blocks that were keyed in an earlier call are not hashed again.
   const std::vector<BlockKey>& extend(std::span<const TokenId> tokens, std::span<const MediaSpan> media = {});
   const std::vector<BlockKey>& keys() const { return keys_; }
 

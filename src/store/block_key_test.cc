@@ -11,7 +11,8 @@ std::vector<TokenId> counting(int64_t n) {
   for (int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<TokenId>(i % 1000));
   return tokens;
 }
-std::vector<BlockKey> keys_of(const KeyScope& scope, std::span<const TokenId> tokens, std::span<const MediaSpan> media = {}) {
+std::vector<BlockKey> keys_of(const KeyScope& scope, std::span<const TokenId> tokens,
+                              std::span<const MediaSpan> media = {}) {
   return BlockKeyChain(scope).extend(tokens, media);
 }
 const KeyScope kScope{.tenant_salt = "a", .model_revision = "m", .cache_format = 1};

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// The device's Block-KV blocks: who holds each, which are kept for reuse, and which goes next when room is needed.
+//
+// A block is in exactly one state:
+//   free    nobody holds it and its bytes mean nothing
+//   active  held by one or more sequences (reference count)
+//   cached  held by nobody, but published under a key: a prefix hit may take it, eviction may drop it (least recently
+//   used) pinned  cached, and kept until unpinned (host loads in flight, operator pins)
+// Only full blocks are published. Freed blocks of a sequence enter the LRU from its end, so the tail of a conversation
+// goes before its beginning. Knows sequences by their calls only, and no device pointer. Thread: plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "store/block_key.h"
+
+namespace deepinfer {
+
+struct CachedBlock {
+  BlockId block{};
+  bool behind_fast_replay = false;  // a row of it was computed behind a fast replay: exact requests must not use it
+};
+
+class BlockPool {
+ public:
+  // Called with every cached block that is dropped to make room, before its id is handed out again.
+  using OnEvict = std::function<void(const BlockKey& key, const CachedBlock& block)>;
+
+  explicit BlockPool(int64_t num_blocks, OnEvict on_evict = {});
+
+  int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
+  int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
+  int64_t num_cached() const { return num_cached_; }
+  int64_t num_evictable() const { return static_cast<int64_t>(lru_.size()); }
+  int64_t num_available() const { return num_free() + num_evictable(); }  // what allocate() can give now
+
+  // n blocks with reference count 1 each, evicting least recently used cached blocks as needed; nullopt (and nothing
+  // changed) when fewer than n are available.
+  std::optional<std::vector<BlockId>> allocate(int64_t n);
+  void hold(BlockId block);     // one more reference; takes a cached block out of the LRU
+  void release(BlockId block);  // one reference less; the last one makes it cached (if published) or free
+
+  // Offers a full, active block under `key`. A key that another block already has stays there: this block keeps no key.
+  // A block computed exactly replaces one that was computed behind a fast replay and that nobody holds.
+  void publish(BlockId block, const BlockKey& key, bool behind_fast_replay);
+  std::optional<CachedBlock> find(const BlockKey& key) const;
+  void pin(BlockId block);
+  void unpin(BlockId block);
+  // Drops a cached key; the block becomes free if nobody holds it. For a tenant's deletion.
+  bool forget(const BlockKey& key);
+
+  int64_t num_references(BlockId block) const { return state(block).num_references; }
+
+  // Every block in exactly one state, counts and index agree. Aborts otherwise. O(num_blocks); for tests and debug
+  // runs.
+  void check_invariants() const;
+
+ private:
+  struct State {
+    int64_t num_references = 0;
+    int64_t num_pins = 0;
+    std::optional<BlockKey> key;
+    bool behind_fast_replay = false;
+    std::optional<std::list<BlockId>::iterator> lru_place;
+  };
+  State& state(BlockId block);
+  const State& state(BlockId block) const;
+  void park(BlockId block);  // nobody holds it any more: LRU or free
+  void unkey(BlockId block);
+  BlockId evict_one();
+
+  std::vector<State> blocks_;
+  std::vector<BlockId> free_;
+  std::list<BlockId> lru_;  // front = next to go
+  std::unordered_map<BlockKey, BlockId, BlockKeyHash> index_;
+  int64_t num_cached_ = 0;
+  OnEvict on_evict_;
+};
+
+}  // namespace deepinfer
