@@ -64,20 +64,33 @@ struct Builder {
   const JsonLimits& limits;
   Status status;
   std::string path;  // of the object with the duplicate key
+  size_t depth = 0;
 
   Json build(simdjson::dom::element element) {
     using Type = simdjson::dom::element_type;
-    switch (element.type()) {
+    const Type type = element.type();
+    if (type != Type::ARRAY && type != Type::OBJECT) return build_scalar(element, type);
+    if (depth == limits.depth_max) {
+      status = invalid_argument(fmt::format("JSON: more than {} nested arrays and objects", limits.depth_max));
+      return nullptr;
+    }
+    ++depth;
+    Json value = type == Type::ARRAY ? build_array(element) : build_object(element);
+    --depth;
+    return value;
+  }
+
+  static Json build_scalar(simdjson::dom::element element, simdjson::dom::element_type type) {
+    using Type = simdjson::dom::element_type;
+    switch (type) {
       case Type::NULL_VALUE: return nullptr;
       case Type::BOOL: return bool(element);
       case Type::INT64: return int64_t(element);
       case Type::UINT64: return uint64_t(element);
       case Type::DOUBLE: return double(element);
       case Type::STRING: return Json(std::string_view(element));
-      case Type::ARRAY: return build_array(element);
-      case Type::OBJECT: return build_object(element);
+      default: return nullptr;
     }
-    return nullptr;
   }
 
   Json build_array(simdjson::dom::array array) {
@@ -180,12 +193,12 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
                                                                                        : simdjson::padded_string(text);
   simdjson::dom::parser parser(std::max<size_t>(padded.size(), 64));
   simdjson::dom::element root;
-  simdjson::error_code error = parser.allocate(std::max<size_t>(padded.size(), 64), limits.depth_max);
+  simdjson::error_code error = parser.allocate(std::max<size_t>(padded.size(), 64), limits.depth_max + 2);  // exact in Builder
   if (!error) error = parser.parse(padded).get(root);
   if (error == simdjson::NUMBER_ERROR && limits.wide_integers) {
     padded = simdjson::padded_string(widen_integers(text));
     parser = simdjson::dom::parser(padded.size());
-    error = parser.allocate(padded.size(), limits.depth_max);
+    error = parser.allocate(padded.size(), limits.depth_max + 2);
     if (!error) error = parser.parse(padded).get(root);
   }
   if (error) return invalid_argument(fmt::format("JSON: {}", simdjson::error_message(error)));

@@ -47,6 +47,16 @@ TEST(Json, RefusesWhatIsNotJson) {
 
 TEST(Json, RefusesTooDeepNesting) { EXPECT_FALSE(parse_json(std::string(1000, '[') + std::string(1000, ']')).ok()); }
 
+TEST(Json, DepthLimitIsExact) {
+  JsonLimits limits;
+  limits.depth_max = 5;
+  EXPECT_TRUE(parse_json("[[[[[]]]]]", limits).ok());
+  EXPECT_TRUE(parse_json("[[[[[1]]]]]", limits).ok());
+  EXPECT_TRUE(parse_json(R"({"a":[{"a":[{"a":1}]}]})", limits).ok());
+  for (const char* text : {"[[[[[[]]]]]]", "[[[[[[1]]]]]]", R"({"a":[{"a":[{"a":[1]}]}]})", R"([0,[0,[0,[0,[0,{}]]]]])"})
+    EXPECT_FALSE(parse_json(text, limits).ok()) << text;
+}
+
 TEST(Json, KeepsKeyOrderAndNumberKinds) {
   const auto value = parse_json(R"({"z":1,"a":1.0,"m":18446744073709551615,"n":-5})");
   ASSERT_TRUE(value.ok());

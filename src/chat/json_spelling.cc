@@ -105,7 +105,7 @@ Result<Json> parse_spelled_json(std::string_view text) {
   JsonLimits limits;
   limits.refuse_duplicate_keys = false;
   limits.wide_integers = true;
-  limits.depth_max = 128;
+  limits.depth_max = 127;
   return parse_json(text, limits);
 }
 
