@@ -10,7 +10,7 @@
 namespace deepinfer {
 
 struct EngramConfig {
-  std::vector<int> layers;           // backbone layers with a table, ascending; empty = the model has no Engram
+  std::vector<int> layers;           // backbone layers with a table, in file order (the primes depend on it); empty = no Engram
   std::vector<int64_t> num_rows;     // rows of each layer's table, in the order of `layers`
   int ngram_max = 0;                 // n-grams of 2..ngram_max tokens
   int num_heads = 0;                 // hash heads per n
