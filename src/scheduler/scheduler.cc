@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+// Queueing, admission, preemption and the end of sequences. The rows of a step are planned in scheduler_plan.cc and
+// committed in scheduler_commit.cc.
+#include "scheduler/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace deepinfer {
+
+Scheduler::Scheduler(const SchedulerOptions& options, PrefixCache& cache)
+    : options_(options),
+      cache_(cache),
+      policy_(find_admission_policy(options.admission)),
+      fit_(options.profile),
+      calibration_(options.num_drafts) {
+  CHECK(policy_ != nullptr);
+  CHECK(options.num_lanes > 0 && options.rows_max >= options.num_lanes * (1 + options.num_drafts) &&
+        options.chunk_rows_min > 0);
+  for (int64_t lane = options.num_lanes; lane-- > 0;) free_lanes_.push_back(static_cast<int32_t>(lane));
+}
+
+Status Scheduler::submit(SequenceRequest request, int64_t now_ns) {
+  const int64_t num_prompt = static_cast<int64_t>(request.prompt.size());
+  if (num_prompt == 0) return invalid_argument("request: the prompt is empty; at least one token is needed");
+  if (request.max_output_tokens < 1) return invalid_argument("request: max_tokens is below 1");
+  if (sequences_.contains(request.id)) return invalid_argument("request: the sequence id is in use");
+  const int64_t longest = num_prompt + request.max_output_tokens;
+  if (longest > options_.context_tokens_max)
+    return invalid_argument(fmt::format("request: {} prompt and {} output tokens exceed the context of {}", num_prompt,
+                                        request.max_output_tokens, options_.context_tokens_max));
+  if (BlockTable::blocks_for(longest + options_.num_drafts) > cache_.pool().num_blocks())
+    return invalid_argument(fmt::format("request: {} tokens need {} KV blocks, the pool has {}", longest,
+                                        BlockTable::blocks_for(longest + options_.num_drafts),
+                                        cache_.pool().num_blocks()));
+  if (num_waiting() >= options_.queue_max)
+    return resource_exhausted(fmt::format("busy: {} requests are waiting already", num_waiting()));
+  const KeyScope scope{request.tenant_salt, options_.model_revision, options_.cache_format};
+  auto sequence = std::make_unique<Sequence>(std::move(request), scope);
+  sequence->keys.extend(sequence->tokens, sequence->request.media);
+  sequence->record.arrival_ns = now_ns;
+  if (const auto limit = sequence->request.ttft_ns_max) {
+    const int64_t hit =
+        sequence->request.use_prefix_cache
+            ? cache_.probe_tokens(sequence->keys.keys(), num_prompt, sequence->request.replay == ReplayMode::kExact)
+            : 0;
+    const double predicted = predict_ttft_ns(num_prompt - hit);
+    if (predicted > static_cast<double>(*limit))
+      return resource_exhausted(
+          fmt::format("busy: the first token would take {:.0f} ms, at most {:.0f} ms were asked for", predicted / 1e6,
+                      static_cast<double>(*limit) / 1e6));
+  }
+  waiting_.push_back(sequence->request.id);
+  sequences_.emplace(sequence->request.id, std::move(sequence));
+  return {};
+}
+
+void Scheduler::cancel(SequenceId id) {
+  const auto at = sequences_.find(id);
+  if (at == sequences_.end()) return;
+  if (at->second->num_scheduled_tokens > 0) {  // its rows are on the device: it ends with that step's commit
+    cancelled_.push_back(id);
+    return;
+  }
+  finish(*at->second, FinishReason::kCancelled, at->second->record.arrival_ns);
+  finished_.push_back({id, {}, FinishReason::kCancelled});
+  sequences_.erase(at);
+}
+
+const Sequence* Scheduler::find(SequenceId id) const {
+  const auto at = sequences_.find(id);
+  return at == sequences_.end() ? nullptr : at->second.get();
+}
+
+Sequence& Scheduler::sequence(SequenceId id) {
+  const auto at = sequences_.find(id);
+  CHECK(at != sequences_.end());
+  return *at->second;
+}
+
+std::vector<SequenceDelta> Scheduler::take_finished() { return std::exchange(finished_, {}); }
+
+std::optional<SequenceRecord> Scheduler::take_record(SequenceId id) {
+  const auto at = records_.find(id);
+  if (at == records_.end()) return std::nullopt;
+  SequenceRecord record = at->second;
+  records_.erase(at);
+  return record;
+}
+
+void Scheduler::expire(int64_t now_ns) {
+  std::vector<SequenceId> late;
+  for (const auto& [id, sequence] : sequences_)
+    if (sequence->request.deadline_ns && *sequence->request.deadline_ns <= now_ns) late.push_back(id);
+  for (const SequenceId id : late) {
+    finish(sequence(id), FinishReason::kDeadline, now_ns);
+    finished_.push_back({id, {}, FinishReason::kDeadline});
+    sequences_.erase(id);
+  }
+}
+
+double Scheduler::remaining_ns(const Sequence& sequence) const {
+  return fit_.curve().chunk_ns({sequence.num_uncomputed_tokens(), sequence.num_computed_tokens});
+}
+
+double Scheduler::predict_ttft_ns(int64_t num_uncached_tokens) const {
+  double work = fit_.curve().chunk_ns({num_uncached_tokens, 0});
+  for (const auto& [id, sequence] : sequences_)
+    if (sequence->state != SequenceState::kDecode) work += remaining_ns(*sequence);
+  // Decode rows share every step; the share of a step left to prompts is bounded below by chunk_rows_min.
+  StepShape decode;
+  for (const SequenceId id : running_)
+    decode.num_decode_rows += find(id)->state == SequenceState::kDecode ? 1 + options_.num_drafts : 0;
+  const double overhead = static_cast<double>(fit_.curve().predict_ns(decode));
+  const double budget = static_cast<double>(options_.step_budget_ns);
+  const double share = std::max(budget - overhead, fit_.curve().chunk_ns({options_.chunk_rows_min, 0}));
+  return work + overhead * std::max(1.0, work / std::max(share, 1.0));
+}
+
+Sequence* Scheduler::next_waiting(int64_t now_ns) {
+  Sequence* best = nullptr;
+  double best_score = 0;
+  for (const SequenceId id : waiting_) {
+    Sequence& candidate = sequence(id);
+    const double score = policy_->score({candidate.record.arrival_ns, remaining_ns(candidate), now_ns}, options_.aging);
+    if (!best || candidate.request.priority < best->request.priority ||
+        (candidate.request.priority == best->request.priority && score < best_score)) {
+      best = &candidate;
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+// Takes a lane and the prefix hit. False when it must keep waiting.
+bool Scheduler::admit(Sequence& s, int64_t now_ns) {
+  if (free_lanes_.empty()) return false;
+  CHECK(s.state == SequenceState::kWaiting && s.blocks.num_blocks() == 0);
+  const bool exact = s.request.replay == ReplayMode::kExact;
+  const bool resumed = s.first_hit_tokens.has_value();
+  int64_t num_keys = static_cast<int64_t>(s.keys.keys().size());
+  if (resumed && s.request.replay == ReplayMode::kFast)
+    num_keys = std::min(num_keys, *s.first_hit_tokens / kBlockTokens);
+  if (!s.request.use_prefix_cache || s.request.replay == ReplayMode::kOff) num_keys = 0;
+  PrefixHit hit =
+      cache_.lookup(std::span(s.keys.keys()).first(static_cast<size_t>(num_keys)), s.num_prompt_tokens(), exact);
+  const ReplayPlan plan = plan_replay(options_.replay, s.request.replay, hit.num_tokens(), s.num_prompt_tokens());
+  if (hit.num_tokens() > 0 && !plan.adopts_hit) {
+    for (size_t i = hit.blocks.size(); i-- > 0;) cache_.pool().release(hit.blocks[i]);
+    hit.blocks.clear();
+  }
+  loads_.insert(loads_.end(), hit.loads.begin(),
+                hit.loads.end());  // a load that was begun is finished even if not adopted
+  s.blocks = BlockTable(hit.blocks);
+  s.num_published_blocks = s.blocks.num_blocks();
+  s.num_computed_tokens = plan.run_begin;
+  s.limits = plan.limits;
+  s.behind_fast_replay = plan.adopts_hit && (s.request.replay == ReplayMode::kFast || hit.behind_fast_replay);
+  s.lane = free_lanes_.back();
+  free_lanes_.pop_back();
+  s.state = SequenceState::kPrefill;
+  running_.push_back(s.request.id);
+  std::erase(waiting_, s.request.id);
+  s.record.num_loaded_blocks += static_cast<int64_t>(hit.loads.size());
+  if (!resumed) {
+    s.first_hit_tokens = s.blocks.num_blocks() * kBlockTokens;
+    s.record.admitted_ns = now_ns;
+    s.record.num_cached_tokens = *s.first_hit_tokens;
+    s.record.num_replayed_tokens = plan.adopts_hit ? *s.first_hit_tokens - plan.run_begin : 0;
+    s.record.miss_reason = num_keys == 0 && !s.keys.keys().empty() ? MissReason::kDisabled : hit.reason;
+    s.record.replay_reason = plan.reason;
+  }
+  return true;
+}
+
+// Blocks for `num_tokens` positions in all. Without enough, preempts others (never `s` itself) when allowed.
+bool Scheduler::reserve(Sequence& s, int64_t num_tokens, bool may_preempt) {
+  const int64_t missing = BlockTable::blocks_for(num_tokens) - s.blocks.num_blocks();
+  if (missing <= 0) return true;
+  while (cache_.pool().num_available() < missing) {
+    Sequence* victim = may_preempt ? preemption_victim(s) : nullptr;
+    if (!victim) return false;
+    preempt(*victim);
+  }
+  const auto fresh = cache_.pool().allocate(missing);
+  CHECK(fresh);
+  for (const BlockId block : *fresh) s.blocks.push_back(block);
+  return true;
+}
+
+// The running sequence of the lowest priority, then with the least output, then the youngest; not one whose rows are in
+// the batch being planned.
+Sequence* Scheduler::preemption_victim(const Sequence& keep) {
+  Sequence* victim = nullptr;
+  for (const SequenceId id : running_) {
+    Sequence& candidate = sequence(id);
+    if (&candidate == &keep || candidate.num_scheduled_tokens > 0 || candidate.blocks.num_blocks() == 0) continue;
+    const auto rank = [](const Sequence& x) { return std::pair(-x.request.priority, x.num_output_tokens()); };
+    if (!victim || rank(candidate) <= rank(*victim)) victim = &candidate;
+  }
+  return victim;
+}
+
+void Scheduler::preempt(Sequence& s) {
+  CHECK(s.num_scheduled_tokens == 0);
+  release_blocks(s);
+  free_lanes_.push_back(s.lane);
+  s.lane = -1;
+  s.state = SequenceState::kWaiting;
+  s.num_computed_tokens = 0;
+  s.num_published_blocks = 0;
+  s.drafts.clear();
+  s.confidences.clear();
+  ++s.record.num_preemptions;
+  std::erase(running_, s.request.id);
+  waiting_.insert(waiting_.begin(), s.request.id);
+}
+
+void Scheduler::release_blocks(Sequence& s) {
+  for (int64_t i = s.blocks.num_blocks(); i-- > 0;) cache_.pool().release(s.blocks.blocks()[static_cast<size_t>(i)]);
+  s.blocks.clear();
+}
+
+void Scheduler::finish(Sequence& s, FinishReason reason, int64_t now_ns) {
+  CHECK(s.state != SequenceState::kFinished);
+  release_blocks(s);
+  if (s.lane >= 0) free_lanes_.push_back(s.lane);
+  s.lane = -1;
+  s.state = SequenceState::kFinished;
+  s.finish_reason = reason;
+  s.record.finished_ns = now_ns;
+  std::erase(running_, s.request.id);
+  std::erase(waiting_, s.request.id);
+  records_[s.request.id] = s.record;
+}
+
+std::vector<BlockCopy> Scheduler::take_copies() {
+  std::vector<BlockCopy> copies = cache_.take_offloads();
+  copies.insert(copies.end(), loads_.begin(), loads_.end());
+  loads_.clear();
+  return copies;
+}
+
+void Scheduler::add_step_time(int64_t measured_ns) {
+  if (measured_ns > 0) fit_.add({planned_shape_, measured_ns});
+}
+
+void Scheduler::check_invariants() const {
+  cache_.check_invariants();
+  std::vector<int64_t> references(static_cast<size_t>(cache_.pool().num_blocks()), 0);
+  std::vector<bool> lane_used(static_cast<size_t>(options_.num_lanes), false);
+  for (const auto& [id, s] : sequences_) {
+    CHECK(s->state != SequenceState::kFinished);
+    CHECK((s->state == SequenceState::kWaiting) == (s->lane < 0));
+    if (s->lane >= 0) {
+      CHECK(!lane_used[static_cast<size_t>(s->lane)]);
+      lane_used[static_cast<size_t>(s->lane)] = true;
+      CHECK(s->num_computed_tokens <= s->blocks.capacity_tokens());
+    } else {
+      CHECK(s->blocks.num_blocks() == 0);
+    }
+    for (const BlockId block : s->blocks.blocks()) ++references[index(block)];
+  }
+  for (int64_t i = 0; i < cache_.pool().num_blocks(); ++i)
+    CHECK(cache_.pool().num_references(static_cast<BlockId>(i)) == references[static_cast<size_t>(i)]);
+  CHECK(static_cast<int64_t>(running_.size() + free_lanes_.size()) == options_.num_lanes);
+  CHECK(running_.size() + waiting_.size() == sequences_.size());
+}
+
+}  // namespace deepinfer

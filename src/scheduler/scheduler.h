@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// Plans steps and commits their results: sequences in, Batch out, StepOutput in, deltas out. The only place where
+// sequence state advances.
+//
+// A step mixes decode rows (anchor and drafts to verify) with prompt chunks. Decode rows come first; chunks get the
+// rest of a nanosecond budget by inverting the step-time curve, and at least `chunk_rows_min` rows, so that a new
+// prompt never waits for a decode-only stretch. When blocks run out, the sequence with the least output is preempted
+// and recomputed later. Time comes in as an argument; no clock, no device, no text. Thread: plan.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "cost/step_time.h"
+#include "kv/prefix_cache.h"
+#include "scheduler/admission.h"
+#include "scheduler/batch.h"
+#include "scheduler/calibration.h"
+#include "scheduler/sequence.h"
+
+namespace deepinfer {
+
+struct SchedulerOptions {
+  int64_t num_lanes = 64;              // running sequences
+  int64_t rows_max = 2048;             // rows of a step
+  int64_t queue_max = 1024;            // waiting sequences; beyond it submit says busy
+  int64_t context_tokens_max = 32768;  // prompt and output of one sequence
+  int64_t step_budget_ns = 100'000'000;
+  int64_t chunk_rows_min = 32;  // rows a step gives to prompts whatever the decode load
+  int64_t token_budget = 1024;  // prompt rows per step while the curve is not trusted
+  int64_t num_drafts = 0;       // draft block length; 0 = no draft head
+  int64_t history_tokens = 3;   // Engram look-back handed over when a lane starts in mid-sequence
+  double aging = 0.02;
+  std::string_view admission = "shortest";
+  ReplayGeometry replay;
+  std::string model_revision;
+  uint32_t cache_format = 1;
+  StepTime profile;  // start of the cost curve
+};
+
+struct SequenceDelta {
+  SequenceId id{};
+  std::vector<TokenId> tokens;  // new, in order; may be empty when only the end is news
+  std::optional<FinishReason> finished;
+};
+
+class Scheduler {
+ public:
+  // `cache` outlives the scheduler. `options.admission` names a policy of the table.
+  Scheduler(const SchedulerOptions& options, PrefixCache& cache);
+
+  // Queues a request. Errors: invalid_argument (empty prompt, no output allowed, longer than the context or than the
+  // pool, duplicate id), resource_exhausted ("busy": queue full or the predicted time to first token exceeds what was
+  // asked).
+  Status submit(SequenceRequest request, int64_t now_ns);
+  // Ends a sequence at any moment; unknown ids are ignored. Its delta comes with the next commit or take_finished().
+  void cancel(SequenceId id);
+
+  // The next step. Every plan() with a non-empty batch is followed by commit() of its output.
+  Batch plan(int64_t now_ns);
+  std::vector<SequenceDelta> commit(const StepOutput& output, int64_t now_ns);
+  // Deltas of sequences that ended without a step: cancelled or past their deadline while waiting.
+  std::vector<SequenceDelta> take_finished();
+  // Measured time of the step just committed, for the curve.
+  void add_step_time(int64_t measured_ns);
+  // Copies that must be done before the planned batch runs: offloads first, then loads.
+  std::vector<BlockCopy> take_copies();
+
+  bool is_idle() const { return sequences_.empty(); }
+  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
+  const Sequence* find(SequenceId id) const;
+  // Finished sequences' records are kept until taken.
+  std::optional<SequenceRecord> take_record(SequenceId id);
+  // Predicted nanoseconds until the first token of a prompt of that many uncached tokens, if it were queued now.
+  double predict_ttft_ns(int64_t num_uncached_tokens) const;
+  const StepTime& curve() const { return fit_.curve(); }
+  const StepTimeFit& fit() const { return fit_; }
+  const Calibration& calibration() const { return calibration_; }
+  void check_invariants() const;
+
+ private:
+  struct Planned {
+    SequenceId id{};
+    bool is_prompt = false;
+    int64_t num_drafts = 0;
+  };
+
+  void expire(int64_t now_ns);
+  void plan_decode(Batch& batch);
+  void plan_prompts(Batch& batch, int64_t now_ns);
+  std::vector<int32_t> choose_verify_lengths(const std::vector<Sequence*>& decoding);
+  bool add_chunk(Batch& batch, Sequence& sequence, double budget_ns);
+  void add_decode_rows(Batch& batch, Sequence& sequence, int64_t num_drafts);
+  bool admit(Sequence& sequence, int64_t now_ns);
+  Sequence* next_waiting(int64_t now_ns);
+  double remaining_ns(const Sequence& sequence) const;
+  bool reserve(Sequence& sequence, int64_t num_tokens, bool may_preempt);
+  Sequence* preemption_victim(const Sequence& keep);
+  void preempt(Sequence& sequence);
+  void commit_prompt(Sequence& sequence, const SequenceOutput& output, SequenceDelta& delta, int64_t now_ns);
+  void commit_decode(Sequence& sequence, const SequenceOutput& output, int64_t num_drafts, SequenceDelta& delta);
+  void append_tokens(Sequence& sequence, std::span<const TokenId> tokens, SequenceDelta& delta);
+  void take_drafts(Sequence& sequence, const SequenceOutput& output);
+  void publish_full_blocks(Sequence& sequence);
+  void finish(Sequence& sequence, FinishReason reason, int64_t now_ns);
+  void release_blocks(Sequence& sequence);
+  Sequence& sequence(SequenceId id);
+
+  SchedulerOptions options_;
+  PrefixCache& cache_;
+  const AdmissionPolicy* policy_;
+  StepTimeFit fit_;
+  Calibration calibration_;
+  std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;  // alive
+  std::vector<SequenceId> waiting_;  // in arrival order; a preempted sequence returns to the front
+  std::vector<SequenceId> running_;  // in admission order
+  std::vector<int32_t> free_lanes_;
+  std::vector<BlockCopy> loads_;
+  std::vector<std::vector<float>> stale_survivals_;  // of the step before: the verify budget looks at nothing newer
+  std::vector<Planned> planned_;                     // the step under way
+  StepShape planned_shape_;
+  std::vector<SequenceId> cancelled_;  // asked for while a step was under way
+  std::vector<SequenceDelta> finished_;
+  std::map<SequenceId, SequenceRecord> records_;
+  uint64_t step_ = 0;
+};
+
+}  // namespace deepinfer

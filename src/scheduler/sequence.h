@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// One token stream being generated, as the scheduler sees it: tokens, counters, blocks, and a record of what happened.
+// Exactly four counters: num_prompt_tokens (given), num_computed_tokens (global KV and state exist),
+// num_scheduled_tokens (in the step under way), num_output_tokens (generated). Thread: plan.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "kv/prefix_cache.h"
+#include "scheduler/replay_plan.h"
+#include "store/block_key.h"
+
+namespace deepinfer {
+
+enum class FinishReason { kStop, kLength, kCancelled, kDeadline, kNotFinite };
+
+// What serve asks for. The tokens are final: templates, images and limits were settled before.
+struct SequenceRequest {
+  SequenceId id{};
+  std::vector<TokenId> prompt;   // at least one token
+  std::vector<MediaSpan> media;  // image spans of the prompt
+  std::string tenant_salt;
+  int32_t priority = 0;            // lower runs first
+  int64_t max_output_tokens = 16;  // at least 1
+  std::vector<TokenId> stop_ids;   // generation ends with one of these; it is part of the output
+  bool draft = true;               // speculation allowed
+  bool use_prefix_cache = true;
+  ReplayMode replay = ReplayMode::kFast;
+  std::optional<int64_t> deadline_ns;  // on the plan clock: ends with kDeadline
+  std::optional<int64_t> ttft_ns_max;  // refuse at submit when the predicted time to first token is longer
+};
+
+// What happened to a request; printed by --explain and handed to the server.
+struct SequenceRecord {
+  int64_t arrival_ns = 0, admitted_ns = 0, first_token_ns = 0, finished_ns = 0;
+  int64_t num_cached_tokens = 0;    // prefix hit at first admission
+  int64_t num_replayed_tokens = 0;  // recomputed behind the hit
+  MissReason miss_reason = MissReason::kNone;
+  std::string replay_reason;  // why a hit was not adopted
+  int64_t num_chunks = 0, num_steps = 0;
+  int64_t num_drafted = 0, num_verified = 0, num_accepted = 0;
+  int64_t num_preemptions = 0, num_loaded_blocks = 0;
+};
+
+enum class SequenceState { kWaiting, kPrefill, kDecode, kFinished };
+
+struct Sequence {
+  Sequence(SequenceRequest r, const KeyScope& scope) : request(std::move(r)), tokens(request.prompt), keys(scope) {}
+
+  SequenceRequest request;
+  std::vector<TokenId> tokens;  // prompt, then output
+  BlockKeyChain keys;
+  SequenceState state = SequenceState::kWaiting;
+  std::optional<FinishReason> finish_reason;
+  int32_t lane = -1;  // while running
+  BlockTable blocks;
+  RowLimits limits;
+  int64_t num_computed_tokens = 0;
+  int64_t num_scheduled_tokens = 0;
+  int64_t num_published_blocks = 0;
+  bool behind_fast_replay = false;  // what it computes must not serve exact requests
+  std::optional<int64_t>
+      first_hit_tokens;            // of the first admission: a resume under fast replay must not see a longer hit
+  std::vector<TokenId> drafts;     // proposed after the last token
+  std::vector<float> confidences;  // raw, of `drafts`
+  SequenceRecord record;
+
+  int64_t num_prompt_tokens() const { return static_cast<int64_t>(request.prompt.size()); }
+  int64_t num_output_tokens() const { return static_cast<int64_t>(tokens.size()) - num_prompt_tokens(); }
+  int64_t num_uncomputed_tokens() const { return static_cast<int64_t>(tokens.size()) - num_computed_tokens; }
+};
+
+}  // namespace deepinfer
