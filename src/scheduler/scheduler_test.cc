@@ -256,7 +256,7 @@ TEST(Scheduler, RandomSchedulesGiveTheRightTokensAndLoseNothing) {
   int64_t num_preemptions = 0, num_hit_tokens = 0, num_accepted = 0, num_loaded = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Rng rng(seed);
-    const int64_t num_blocks = 6 + static_cast<int64_t>(rng.below(40));
+    const int64_t num_blocks = 7 + static_cast<int64_t>(rng.below(10));
     PrefixCache cache(num_blocks, static_cast<int64_t>(rng.below(3) * 20));
     SchedulerOptions o = options(1 + static_cast<int64_t>(rng.below(8)));
     o.step_budget_ns = static_cast<int64_t>(200'000 + rng.below(10'000'000));
@@ -270,7 +270,7 @@ TEST(Scheduler, RandomSchedulesGiveTheRightTokensAndLoseNothing) {
       ASSERT_LT(step, 20000) << "seed " << seed;
       if (step < 400 && rng.below(8) == 0) {
         SequenceRequest r =
-            request(next_id++, 1 + static_cast<int64_t>(rng.below(300)), 1 + static_cast<int64_t>(rng.below(60)), rng);
+            request(next_id++, 1 + static_cast<int64_t>(rng.below(300)), 1 + static_cast<int64_t>(rng.below(200)), rng);
         if (rng.below(2))
           r.prompt.insert(r.prompt.begin(), shared.begin(), shared.begin() + static_cast<int64_t>(rng.below(300)));
         r.priority = static_cast<int32_t>(rng.below(2));
