@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+// Every recorded stream of testdata/codec/responses.jsonl.gz, in all the protocols it was recorded for, read as the
+// original reads it; and the same streams cut at every other place, which must give the same answer.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "chat/output_vocabulary.h"
+#include "protocol/response_replay.h"
+
+namespace deepinfer {
+namespace {
+
+const std::string kFolder = std::string(DEEPINFER_TESTDATA) + "/codec/";
+
+const OutputVocabulary& vocabulary() {
+  static const OutputVocabulary* loaded = [] {
+    auto tokenizer = Tokenizer::load(kFolder + "tokenizer_v41.json.gz");
+    CHECK(tokenizer.ok());
+    auto made = OutputVocabulary::create(tokenizer.value());
+    CHECK(made.ok());
+    return new OutputVocabulary(made.value());
+  }();
+  return *loaded;
+}
+
+const std::vector<Json>& records() {
+  static const std::vector<Json>* loaded = [] {
+    const auto text = read_file(kFolder + "responses.jsonl.gz");
+    CHECK(text.ok());
+    auto* list = new std::vector<Json>;
+    std::string_view rest = text.value();
+    while (!rest.empty()) {
+      const size_t end = rest.find('\n');
+      auto record = parse_json(rest.substr(0, end));
+      CHECK(record.ok());
+      list->push_back(std::move(record).value());
+      rest.remove_prefix(end + 1);
+    }
+    return list;
+  }();
+  return *loaded;
+}
+
+Protocol protocol_of(const std::string& name) {
+  if (name == "chat") return Protocol::kChatCompletions;
+  return name == "responses" ? Protocol::kResponses : Protocol::kMessages;
+}
+
+// Ids of calls end in random characters, for which the records write `*`. Event numbers depend on how text was cut.
+void normalise(Json& value) {
+  if (value.is_string()) {
+    std::string& text = value.as_string();
+    if (text.size() < 10 || !text.starts_with("call_") || text[7] != '_') return;
+    text = text.substr(0, text.substr(8, 3) == "ET_" ? 11 : 8) + "*";
+  } else if (value.is_array()) {
+    for (Json& item : value.as_array()) normalise(item);
+  } else if (value.is_object()) {
+    auto& members = value.as_object();
+    std::erase_if(members, [](const Json::Member& member) { return member.first == "sequence_number"; });
+    for (auto& [key, item] : members) normalise(item);
+  }
+}
+
+// Where a delta event holds its text (nullptr: it is none), and its log probabilities (nullptr: it has none).
+Json* delta_text(Json& event) {
+  if (Json* choices = event.find("choices")) {
+    Json& choice = choices->as_array()[0];
+    if (!choice.find("finish_reason")->is_null()) return nullptr;
+    Json* delta = choice.find("delta");
+    if (delta->find("role") != nullptr) return nullptr;
+    if (Json* calls = delta->find("tool_calls")) {
+      Json& call = calls->as_array()[0];
+      return call.find("id") == nullptr ? call.find("function")->find("arguments") : nullptr;
+    }
+    Json* content = delta->find("content");
+    return content->is_string() ? content : delta->find("reasoning_content");
+  }
+  Json* data = event.find("data");
+  Json* delta = data->find("delta");
+  if (delta == nullptr || delta->is_string()) return delta;
+  if (delta->find("signature") != nullptr || delta->find("stop_reason") != nullptr) return nullptr;
+  for (const char* key : {"thinking", "text", "partial_json"}) {
+    if (Json* text = delta->find(key)) return text;
+  }
+  return nullptr;
+}
+
+Json* delta_logprobs(Json& event) {
+  if (Json* choices = event.find("choices")) {
+    Json* logprobs = choices->as_array()[0].find("logprobs");
+    if (!logprobs->is_object()) return nullptr;
+    return &logprobs->as_object()[0].second;
+  }
+  return event.find("data")->find("logprobs");
+}
+
+// Joins neighbouring deltas that differ in their text alone.
+Json joined(const Json& events) {
+  Json::Array out;
+  for (Json event : events.as_array()) {
+    Json* text = delta_text(event);
+    if (text != nullptr && !out.empty()) {
+      Json before = out.back();
+      if (Json* before_text = delta_text(before)) {
+        Json same_before = before, same_event = event;
+        *delta_text(same_before) = *delta_text(same_event) = "";
+        if (Json* list = delta_logprobs(same_before)) *list = Json::Array{};
+        if (Json* list = delta_logprobs(same_event)) *list = Json::Array{};
+        if (same_before == same_event) {
+          before_text->as_string() += text->as_string();
+          Json* list = delta_logprobs(event);
+          for (size_t i = 0; list != nullptr && i < list->as_array().size(); ++i) {
+            delta_logprobs(before)->push_back(list->as_array()[i]);
+          }
+          out.back() = std::move(before);
+          continue;
+        }
+      }
+    }
+    out.push_back(std::move(event));
+  }
+  return out;
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(' ');
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
+// For records where the number of spaces around JSON is free: all texts without them.
+void trim_texts(Json& value) {
+  if (value.is_string()) value = trimmed(value.as_string());
+  if (value.is_array()) std::for_each(value.as_array().begin(), value.as_array().end(), trim_texts);
+  if (value.is_object()) {
+    for (auto& [key, item] : value.as_object()) trim_texts(item);
+  }
+}
+
+Result<DecodedRequest> decode(const std::string& protocol, const Json& request, const Json& expect);
+
+struct Answer {
+  Json events, final_object;
+  size_t num_chunks_read = 0;
+};
+
+Answer replay(const std::string& protocol, const DecodedRequest& request, const Json& chunks, bool is_loose) {
+  auto replayed = replay_response(vocabulary(), protocol_of(protocol), request, "resp-1", chunks);
+  EXPECT_TRUE(replayed.ok()) << replayed.status().message();
+  auto events = parse_json(replayed->events);
+  auto final_object = parse_json(replayed->final_object);
+  EXPECT_TRUE(events.ok() && final_object.ok()) << replayed->events << replayed->final_object;
+  Answer answer{events.value(), final_object.value(), replayed->num_chunks_read};
+  normalise(answer.events);
+  normalise(answer.final_object);
+  answer.events = joined(answer.events);
+  if (is_loose) trim_texts(answer.events), trim_texts(answer.final_object);
+  return answer;
+}
+
+// What a reply says, whatever the protocol.
+struct Said {
+  std::string content, reasoning, arguments;
+};
+Said said(const std::string& protocol, const Json& reply) {
+  Said out;
+  if (protocol == "chat") {
+    const Json& message = *reply.find("choices")->as_array()[0].find("message");
+    out.content = message.find("content")->as_string();
+    if (const Json* reasoning = message.find("reasoning_content")) out.reasoning = reasoning->as_string();
+    if (const Json* calls = message.find("tool_calls")) {
+      out.arguments = calls->as_array()[0].find("function")->find("arguments")->as_string();
+    }
+    return out;
+  }
+  const Json& items = *reply.find(protocol == "responses" ? "output" : "content");
+  for (const Json& item : items.as_array()) {
+    const std::string& type = item.find("type")->as_string();
+    if (type == "message") out.content += item.find("content")->as_array()[0].find("text")->as_string();
+    if (type == "text") out.content += item.find("text")->as_string();
+    if (type == "reasoning") out.reasoning += item.find("content")->as_array()[0].find("text")->as_string();
+    if (type == "thinking") out.reasoning += item.find("thinking")->as_string();
+    if (type == "function_call") out.arguments = item.find("arguments")->as_string();
+    if (type == "tool_use") out.arguments = to_json(*item.find("input"), {.spaces = true});
+  }
+  return out;
+}
+
+std::string where(const Json& record, const std::string& protocol) {
+  const Json* note = record.find("note");
+  return record.find("id")->as_string() + " " + protocol + " " + (note == nullptr ? "" : note->as_string());
+}
+
+void expect_right(const Json& record, const std::string& protocol, const Answer& answer) {
+  const Said got = said(protocol, answer.final_object);
+  const Json& right = *record.find("right");
+  if (const Json* want = right.find("content")) {
+    EXPECT_EQ(got.content, want->as_string()) << where(record, protocol);
+  }
+  if (const Json* want = right.find("reasoning")) {
+    EXPECT_EQ(got.reasoning, want->as_string()) << where(record, protocol);
+  }
+  if (const Json* want = right.find("arguments")) {
+    EXPECT_EQ(got.arguments, want->as_string()) << where(record, protocol);
+  }
+}
+
+TEST(ResponseGolden, EveryRecordedStreamGivesItsEventsAndItsReply) {
+  size_t num_runs = 0, num_events = 0;
+  for (const Json& record : records()) {
+    const bool is_loose = record.find("loose") != nullptr;
+    for (const auto& [protocol, expect] : record.find("expect")->as_object()) {
+      ++num_runs;
+      num_events += expect.find("events")->as_array().size();
+      auto request = decode(protocol, *expect.find("request"), expect);
+      ASSERT_TRUE(request.ok()) << where(record, protocol) << request.status().message();
+      const Answer answer = replay(protocol, request.value(), *record.find("chunks"), is_loose);
+      EXPECT_EQ(static_cast<int64_t>(answer.num_chunks_read), expect.find("chunks_read")->as_int())
+          << where(record, protocol);
+      if (record.find("known_bug") != nullptr) {
+        expect_right(record, protocol, answer);
+        continue;
+      }
+      Json events = joined(*expect.find("events")), final_object = *expect.find("final");
+      normalise(events);
+      normalise(final_object);
+      events = joined(events);
+      if (is_loose) trim_texts(events), trim_texts(final_object);
+      EXPECT_TRUE(answer.final_object == final_object)
+          << where(record, protocol) << "\n got  " << to_json(answer.final_object) << "\n want " << to_json(final_object);
+      EXPECT_TRUE(answer.events == events)
+          << where(record, protocol) << "\n got  " << to_json(answer.events) << "\n want " << to_json(events);
+    }
+  }
+  EXPECT_EQ(records().size(), 518u);
+  EXPECT_EQ(num_runs, 1375u);
+  EXPECT_EQ(num_events, 22022u);
+}
+
+// The request as the decoders read it; only what the answer depends on.
+Result<DecodedRequest> decode(const std::string& protocol, const Json& request, const Json& expect) {
+  DecodedRequest out;
+  out.response.recipe_compatible = true;
+  out.response.stream = true;
+  out.chat.model = request.find("model")->as_string();
+  const Json* thinking = request.find("thinking");
+  out.response.thinking = protocol == "responses" ? request.find("reasoning")->find("effort")->as_string() != "none"
+                                                  : thinking->find("type")->as_string() == "enabled";
+  auto& parsing = out.chat.parsing;
+  if (out.response.thinking) parsing.thinking_stage = ThinkingStage::kReasoningStart;
+  const Json* tools = request.find("tools");
+  parsing.parse_tool_calls = tools != nullptr;
+  if (request.find("tool_choice") != nullptr) parsing.starts_in_tool_calls = true;
+  if (protocol == "responses") parsing.parse_json_output = request.find("text") != nullptr;
+  if (protocol == "chat") {
+    const Json* format = request.find("response_format");
+    parsing.parse_json_output = format != nullptr;
+    if (const Json* options = request.find("stream_options")) {
+      out.response.include_usage = options->find("include_usage")->as_bool();
+    }
+    const Json& last = request.find("messages")->as_array().back();
+    if (const Json* prefix = last.find("prefix"); prefix != nullptr && prefix->as_bool()) {
+      const bool has_content = last.find("content") != nullptr && !last.find("content")->as_string().empty();
+      parsing.keep_leading_newlines = true;
+      if (out.response.thinking && has_content) {
+        out.response.starts_after_reasoning = true;
+        parsing.thinking_stage = ThinkingStage::kContentContinuation;
+      } else if (out.response.thinking) {
+        parsing.thinking_stage = ThinkingStage::kReasoningContinuation;
+      }
+    }
+  }
+  if (const Json* stop = request.find(protocol == "messages" ? "stop_sequences" : "stop")) {
+    for (const Json& sequence : stop->as_array()) parsing.stop_sequences.push_back(sequence.as_string());
+  }
+  if (protocol == "responses") {
+    out.response.echo = *expect.find("events")->as_array()[0].find("data")->find("response");
+    for (size_t i = 0; tools != nullptr && i < tools->as_array().size(); ++i) {
+      const Json& tool = tools->as_array()[i];
+      const std::string& type = tool.find("type")->as_string();
+      if (type == "custom") out.response.custom_tools.insert(tool.find("name")->as_string());
+      if (type != "namespace") continue;
+      const std::string& ns = tool.find("name")->as_string();
+      for (const Json& inner : tool.find("tools")->as_array()) {
+        const std::string& name = inner.find("name")->as_string();
+        out.response.namespaced_tools[ns + "::" + name] = {ns, name};
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+}  // namespace deepinfer
