@@ -5,9 +5,11 @@
 namespace deepinfer {
 
 Command bench_command();
+Command tokenize_command();
 
 std::vector<Command> all_commands() {
   return {
+      tokenize_command(),
       bench_command(),
   };
 }
