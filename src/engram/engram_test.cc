@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Engram against the specification's Appendix A, the unit vectors and model A, all recorded from the published reference.
+// Engram against the specification's Appendix A, the unit vectors and model A, all recorded from the published
+// reference.
 #include <gtest/gtest.h>
 #include <openssl/sha.h>
 
@@ -83,14 +84,29 @@ const TokenMap& released_map() {
 }
 
 EngramConfig released() {
-  return {.layers = {1, 14}, .num_rows = {384006168, 384016682}, .ngram_max = 4, .num_heads = 8, .head_dim = 256, .prime_start = 16000000, .pad_token_id = 2, .num_token_classes = 99092};
+  return {.layers = {1, 14},
+          .num_rows = {384006168, 384016682},
+          .ngram_max = 4,
+          .num_heads = 8,
+          .head_dim = 256,
+          .prime_start = 16000000,
+          .pad_token_id = 2,
+          .num_token_classes = 99092};
 }
 EngramConfig mini(int64_t num_token_classes) {
-  return {.layers = {1, 4}, .num_rows = {462, 630}, .ngram_max = 4, .num_heads = 2, .head_dim = 32, .prime_start = 64, .pad_token_id = 2, .num_token_classes = num_token_classes};
+  return {.layers = {1, 4},
+          .num_rows = {462, 630},
+          .ngram_max = 4,
+          .num_heads = 2,
+          .head_dim = 32,
+          .prime_start = 64,
+          .pad_token_id = 2,
+          .num_token_classes = num_token_classes};
 }
 
 // Rows of every position and table, [n, tables, rows_per_token]. A set mask marks image tokens.
-std::vector<int64_t> rows_of(const EngramHasher& hasher, const std::vector<int64_t>& ids, const std::vector<int64_t>& is_image = {}) {
+std::vector<int64_t> rows_of(const EngramHasher& hasher, const std::vector<int64_t>& ids,
+                             const std::vector<int64_t>& is_image = {}) {
   const size_t width = static_cast<size_t>(hasher.rows_per_token());
   std::vector<int64_t> out;
   for (size_t p = 0; p < ids.size(); ++p) {
@@ -153,29 +169,32 @@ TEST(HashPlan, EqualsTheUnitVectors) {
 // numpy.random.default_rng(seed).integers(0, bound, size=4), NumPy 2.4.6.
 TEST(HashPlan, DrawsAsNumpyDoes) {
   EXPECT_EQ(numpy_integers(0, uint64_t{1} << 33, 4), (Numbers{5471459231, 2317450225, 351959890, 141971308}));
-  EXPECT_EQ(numpy_integers(12345678901234, 46539438283891, 4), (Numbers{18912583855443, 1219499122108, 28882784942934, 1509856309197}));
-  EXPECT_EQ(numpy_integers(10007, (uint64_t{1} << 62) + 1, 4), (Numbers{3796813830707316621, 239796500919311629, 3665776621713512657, 1979716633701278750}));
+  EXPECT_EQ(numpy_integers(12345678901234, 46539438283891, 4),
+            (Numbers{18912583855443, 1219499122108, 28882784942934, 1509856309197}));
+  EXPECT_EQ(numpy_integers(10007, (uint64_t{1} << 62) + 1, 4),
+            (Numbers{3796813830707316621, 239796500919311629, 3665776621713512657, 1979716633701278750}));
 }
 
 // ---- token map
 
 TEST(TokenMap, NormalisesStepByStep) {
-  EXPECT_EQ(normalize_token_text("Straße"), "straße");        // lower case, no case folding
-  EXPECT_EQ(normalize_token_text("ÉTÉ"), "ete");              // marks go
-  EXPECT_EQ(normalize_token_text("ﬁ①²"), "fi12");             // compatibility forms
-  EXPECT_EQ(normalize_token_text("İ"), "i");                  // decomposed before lower case
-  EXPECT_EQ(normalize_token_text("कि"), "क");                  // spacing marks (Mc) go, too
+  EXPECT_EQ(normalize_token_text("Straße"), "straße");  // lower case, no case folding
+  EXPECT_EQ(normalize_token_text("ÉTÉ"), "ete");        // marks go
+  EXPECT_EQ(normalize_token_text("ﬁ①²"), "fi12");       // compatibility forms
+  EXPECT_EQ(normalize_token_text("İ"), "i");            // decomposed before lower case
+  EXPECT_EQ(normalize_token_text("कि"), "क");           // spacing marks (Mc) go, too
   EXPECT_EQ(normalize_token_text(" \t\r\n a \n\n b "), "a b");
   EXPECT_EQ(normalize_token_text(" "), " ");
-  EXPECT_EQ(normalize_token_text("   "), " ");                // one space after the collapse
-  EXPECT_EQ(normalize_token_text("\u3000"), " ");             // compatibility space
-  EXPECT_EQ(normalize_token_text("\v"), "");                  // white space, but no space
+  EXPECT_EQ(normalize_token_text("   "), " ");     // one space after the collapse
+  EXPECT_EQ(normalize_token_text("\u3000"), " ");  // compatibility space
+  EXPECT_EQ(normalize_token_text("\v"), "");       // white space, but no space
   EXPECT_EQ(normalize_token_text("\u0301"), "");
   EXPECT_EQ(normalize_token_text("한"), "\u1112\u1161\u11AB");
 }
 
 TEST(TokenMap, NumbersClassesByFirstAppearance) {
-  const std::vector<TokenText> texts = {{"<s>", "<s>"}, {"The", "The"}, {" the", "Ġthe"}, {"\uFFFD", "Ã"}, {"\uFFFD", "Å"}, {"\u0301", "ÌĢ"}, {"\v", "ċ"}, {"THE", "THE"}};
+  const std::vector<TokenText> texts = {{"<s>", "<s>"},  {"The", "The"},   {" the", "Ġthe"}, {"\uFFFD", "Ã"},
+                                        {"\uFFFD", "Å"}, {"\u0301", "ÌĢ"}, {"\v", "ċ"},      {"THE", "THE"}};
   const TokenMap map = make_token_map(texts);
   EXPECT_EQ(map.class_of, (std::vector<int32_t>{0, 1, 1, 2, 3, 4, 5, 1}));
   EXPECT_EQ(map.num_classes, 6);
@@ -189,7 +208,8 @@ TEST(TokenMap, RefusesClassesOutOfOrder) {
 
 TEST(TokenMap, OfModelAEqualsTheReference) {
   const TokenMap map = make_token_map(texts_of(DEEPINFER_TESTDATA "/model_a/tokenizer.json"));
-  EXPECT_EQ(Numbers(map.class_of.begin(), map.class_of.end()), golden("/model_a/golden/engram_map.safetensors", "token_map"));
+  EXPECT_EQ(Numbers(map.class_of.begin(), map.class_of.end()),
+            golden("/model_a/golden/engram_map.safetensors", "token_map"));
   EXPECT_EQ(map.num_classes, 286);
 }
 
@@ -197,13 +217,27 @@ TEST(TokenMap, OfTheReleasedTokenizerHasThePublishedDigest) {  // model.md 1.5
   const TokenMap& map = released_map();
   ASSERT_EQ(map.num_ids(), 129280);
   EXPECT_EQ(map.num_classes, 99092);
-  for (const auto& [id, wanted] : std::map<size_t, int32_t>{{100, 74}, {1000, 604}, {5000, 4191}, {10000, 8184}, {19923, 15844}, {5464, 4563}, {50000, 10486}, {100000, 76407}, {127999, 97811}, {128799, 98611}, {129264, 99076}, {129279, 99091}})
+  for (const auto& [id, wanted] : std::map<size_t, int32_t>{{100, 74},
+                                                            {1000, 604},
+                                                            {5000, 4191},
+                                                            {10000, 8184},
+                                                            {19923, 15844},
+                                                            {5464, 4563},
+                                                            {50000, 10486},
+                                                            {100000, 76407},
+                                                            {127999, 97811},
+                                                            {128799, 98611},
+                                                            {129264, 99076},
+                                                            {129279, 99091}})
     EXPECT_EQ(map.class_of[id], wanted) << id;
   const Numbers wide(map.class_of.begin(), map.class_of.end());
   unsigned char digest[SHA256_DIGEST_LENGTH];
   SHA256(reinterpret_cast<const unsigned char*>(wide.data()), wide.size() * sizeof(int64_t), digest);
   std::string hex;
-  for (const unsigned char byte : digest) { hex += "0123456789abcdef"[byte >> 4]; hex += "0123456789abcdef"[byte & 15]; }
+  for (const unsigned char byte : digest) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
+  }
   EXPECT_EQ(hex, "26b9be2936d236a124ba318a998c417bc7032e3e92a3107fe98deee49f1dc496");
 }
 
@@ -221,10 +255,12 @@ TEST(EngramHasher, GivesTheRowsOfAppendixA) {
   EXPECT_EQ(Numbers(rows.begin(), rows.begin() + 3), (Numbers{5702652, 24393184, 39183301}));
   EXPECT_EQ(Numbers(rows.begin() + 24, rows.begin() + 27), (Numbers{14361964, 29977809, 32716444}));
   EXPECT_EQ(Numbers(rows.begin() + 144, rows.end()),
-            (Numbers{3533721,   31708542,  35790006,  52835013,  71713739,  89023067,  97743295,  114433197, 132358604, 144374285, 173790636, 188396882,
-                     207311598, 217157672, 232412675, 250014229, 266305810, 274586275, 302678646, 308821817, 323620189, 345871741, 360299423, 373046546,
-                     11530028,  22670373,  36357291,  61675442,  66392176,  80436197,  98008545,  123967992, 137226746, 153815525, 161315885, 178646158,
-                     199479305, 222102126, 234161346, 254465845, 259817761, 284229816, 291089984, 310116069, 321646071, 341995791, 359181168, 381189747}));
+            (Numbers{3533721,   31708542,  35790006,  52835013,  71713739,  89023067,  97743295,  114433197,
+                     132358604, 144374285, 173790636, 188396882, 207311598, 217157672, 232412675, 250014229,
+                     266305810, 274586275, 302678646, 308821817, 323620189, 345871741, 360299423, 373046546,
+                     11530028,  22670373,  36357291,  61675442,  66392176,  80436197,  98008545,  123967992,
+                     137226746, 153815525, 161315885, 178646158, 199479305, 222102126, 234161346, 254465845,
+                     259817761, 284229816, 291089984, 310116069, 321646071, 341995791, 359181168, 381189747}));
   const Numbers image = rows_of(hasher, {0, 129264, 129264, 19923}, {0, 1, 1, 0});
   EXPECT_EQ(Numbers(image.begin() + 48, image.begin() + 51), (Numbers{4299726, 29253038, 43157972}));
   EXPECT_EQ(Numbers(image.begin() + 96, image.begin() + 99), (Numbers{4299726, 29253038, 43157972}));

@@ -56,8 +56,7 @@ class SeedSequence {
 
 class Pcg64 {
  public:
-  explicit Pcg64(const std::array<uint64_t, 4>& words)
-      : increment_((uint128{words[2]} << 64 | words[3]) << 1 | 1) {
+  explicit Pcg64(const std::array<uint64_t, 4>& words) : increment_((uint128{words[2]} << 64 | words[3]) << 1 | 1) {
     step();
     state_ += uint128{words[0]} << 64 | words[1];
     step();
@@ -100,7 +99,8 @@ constexpr int kPrimesMax = 1024;  // 48 in the released model
 std::vector<int64_t> multipliers_of(int layer, int ngram_max, int64_t num_token_classes) {
   // Every product of a class and a multiplier stays below 2^63.
   const int64_t bound = std::max<int64_t>(1, INT64_MAX / num_token_classes / 2);
-  std::vector<int64_t> out = numpy_integers(uint64_t{10007} * static_cast<uint64_t>(layer), static_cast<uint64_t>(bound), ngram_max);
+  std::vector<int64_t> out =
+      numpy_integers(uint64_t{10007} * static_cast<uint64_t>(layer), static_cast<uint64_t>(bound), ngram_max);
   for (int64_t& u : out) u = 2 * u + 1;
   return out;
 }
@@ -118,12 +118,15 @@ Result<HashPlan> make_hash_plan(const EngramConfig& config) {
   HashPlan plan{config.ngram_max, config.num_heads, {}};
   const int64_t num_primes = static_cast<int64_t>(config.layers.size()) * (config.ngram_max - 1) * config.num_heads;
   if (config.ngram_max < 2 || config.num_heads < 1 || num_primes > kPrimesMax)
-    return invalid_argument("Engram: " + std::to_string(config.layers.size()) + " tables of " + std::to_string(config.num_heads) + " heads for n up to " +
-                            std::to_string(config.ngram_max) + " need " + std::to_string(num_primes) + " primes, at most " + std::to_string(kPrimesMax) + " expected");
+    return invalid_argument("Engram: " + std::to_string(config.layers.size()) + " tables of " +
+                            std::to_string(config.num_heads) + " heads for n up to " +
+                            std::to_string(config.ngram_max) + " need " + std::to_string(num_primes) +
+                            " primes, at most " + std::to_string(kPrimesMax) + " expected");
   // A multiplier needs room for more than 32 bits, or NumPy would have used another generator.
-  if (config.num_token_classes < 1 || config.num_token_classes > int64_t{1} << 24 || config.prime_start < 1 || config.prime_start > int64_t{1} << 31)
-    return invalid_argument("Engram: engram_compressed_vocab_size " + std::to_string(config.num_token_classes) + " or engram_vocab_size " +
-                            std::to_string(config.prime_start) + " is out of bounds");
+  if (config.num_token_classes < 1 || config.num_token_classes > int64_t{1} << 24 || config.prime_start < 1 ||
+      config.prime_start > int64_t{1} << 31)
+    return invalid_argument("Engram: engram_compressed_vocab_size " + std::to_string(config.num_token_classes) +
+                            " or engram_vocab_size " + std::to_string(config.prime_start) + " is out of bounds");
   std::unordered_set<int64_t> taken;  // a prime serves one column of one layer only
   for (const int layer : config.layers) {
     HashLayer out{layer, {}, {}, multipliers_of(layer, config.ngram_max, config.num_token_classes)};

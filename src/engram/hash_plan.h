@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The constants of the Engram hash, derived from the configuration alone (model.md 3.10, Appendix A and B): for each layer
-// with a table its primes, row offsets and multipliers. Pure arithmetic; any thread.
+// The constants of the Engram hash, derived from the configuration alone (model.md 3.10, Appendix A and B): for each
+// layer with a table its primes, row offsets and multipliers. Pure arithmetic; any thread.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,13 @@ struct HashLayer {
 struct HashPlan {
   int ngram_max = 0;
   int num_heads = 0;
-  std::vector<HashLayer> layers;     // in the order of the configuration
+  std::vector<HashLayer> layers;  // in the order of the configuration
 
   int rows_per_token() const { return (ngram_max - 1) * num_heads; }
 };
 
-// Errors: invalid_argument when the configuration is out of bounds (a table could need more primes than are reasonable).
+// Errors: invalid_argument when the configuration is out of bounds (a table could need more primes than are
+// reasonable).
 Result<HashPlan> make_hash_plan(const EngramConfig& config);
 
 // `size` draws of NumPy's default_rng(seed).integers(0, bound), bound > 2^32 (Appendix B). Exposed for its test.

@@ -11,7 +11,8 @@ Result<EngramHasher> EngramHasher::make(const EngramConfig& config, TokenMap map
                             " classes, engram_compressed_vocab_size is " + std::to_string(config.num_token_classes) +
                             ": this tokenizer does not belong to this checkpoint");
   if (config.pad_token_id < 0 || config.pad_token_id >= map.num_ids())
-    return invalid_argument("Engram: pad id " + std::to_string(config.pad_token_id) + " of " + std::to_string(map.num_ids()) + " ids");
+    return invalid_argument("Engram: pad id " + std::to_string(config.pad_token_id) + " of " +
+                            std::to_string(map.num_ids()) + " ids");
   EngramHasher hasher;
   ASSIGN_OR_RETURN(hasher.plan_, make_hash_plan(config));
   hasher.pad_class_ = map.class_of[static_cast<size_t>(config.pad_token_id)];
@@ -19,7 +20,9 @@ Result<EngramHasher> EngramHasher::make(const EngramConfig& config, TokenMap map
   return hasher;
 }
 
-int32_t EngramHasher::class_of(TokenId id) const { return id < map_.num_ids() ? map_.class_of[static_cast<size_t>(id)] : pad_class_; }
+int32_t EngramHasher::class_of(TokenId id) const {
+  return id < map_.num_ids() ? map_.class_of[static_cast<size_t>(id)] : pad_class_;
+}
 
 void EngramHasher::rows(int table, std::span<const TokenId> newest_first, std::span<int64_t> rows) const {
   const HashLayer& layer = plan_.layers[static_cast<size_t>(table)];
@@ -32,7 +35,8 @@ void EngramHasher::rows(int table, std::span<const TokenId> newest_first, std::s
     const int64_t value = blocked ? pad_class_ : class_of(newest_first[shift]);
     hash ^= value * layer.multipliers[shift];
     if (shift == 0) continue;
-    for (int head = 0; head < plan_.num_heads; ++head, ++column) rows[column] = hash % layer.primes[column] + layer.offsets[column];
+    for (int head = 0; head < plan_.num_heads; ++head, ++column)
+      rows[column] = hash % layer.primes[column] + layer.offsets[column];
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From the last tokens of a sequence to the rows of every Engram table (model.md 3.10). Rows depend on token ids only, so
-// they can be computed, and fetched, before the forward pass. Immutable; any thread.
+// From the last tokens of a sequence to the rows of every Engram table (model.md 3.10). Rows depend on token ids only,
+// so they can be computed, and fetched, before the forward pass. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ class EngramHasher {
 
   static constexpr TokenId kDead = -1;  // no token here (before the sequence), or one of an image span
 
-  int look_back() const { return plan_.ngram_max; }             // tokens a hash sees, the current one included
+  int look_back() const { return plan_.ngram_max; }  // tokens a hash sees, the current one included
   int num_tables() const { return static_cast<int>(plan_.layers.size()); }
   int rows_per_token() const { return plan_.rows_per_token(); }
   const HashPlan& plan() const { return plan_; }
   const TokenMap& token_map() const { return map_; }
 
-  // `newest_first`: the look_back() tokens ending at this position, kDead where there is none. A dead token hides itself and
-  // everything before it. `rows` receives rows_per_token() row numbers of table `table` (index into the configuration's
-  // list), in column order. Ids without a class (beyond the tokenizer's vocabulary) count as pad.
+  // `newest_first`: the look_back() tokens ending at this position, kDead where there is none. A dead token hides
+  // itself and everything before it. `rows` receives rows_per_token() row numbers of table `table` (index into the
+  // configuration's list), in column order. Ids without a class (beyond the tokenizer's vocabulary) count as pad.
   void rows(int table, std::span<const TokenId> newest_first, std::span<int64_t> rows) const;
 
  private:

@@ -21,8 +21,14 @@ void will_need(const uint8_t* begin, int64_t size) {
 
 }  // namespace
 
-MappedEngramTable::MappedEngramTable(std::string name, const uint8_t* codes, const uint8_t* scales, int64_t num_rows, int64_t columns)
-    : name_(std::move(name)), codes_(codes), scales_(scales), num_rows_(num_rows), columns_(columns), scale_columns_(columns / 32) {
+MappedEngramTable::MappedEngramTable(std::string name, const uint8_t* codes, const uint8_t* scales, int64_t num_rows,
+                                     int64_t columns)
+    : name_(std::move(name)),
+      codes_(codes),
+      scales_(scales),
+      num_rows_(num_rows),
+      columns_(columns),
+      scale_columns_(columns / 32) {
   CHECK(columns % 32 == 0);
 }
 

@@ -87,8 +87,8 @@ Result<TokenMap> token_map_from_classes(std::vector<int32_t> class_of) {
   int64_t num_classes = 0;
   for (size_t id = 0; id < class_of.size(); ++id) {
     if (class_of[id] < 0 || class_of[id] > num_classes)
-      return invalid_argument("Engram token map: id " + std::to_string(id) + " has class " + std::to_string(class_of[id]) + ", expected 0 to " +
-                              std::to_string(num_classes));
+      return invalid_argument("Engram token map: id " + std::to_string(id) + " has class " +
+                              std::to_string(class_of[id]) + ", expected 0 to " + std::to_string(num_classes));
     num_classes = std::max<int64_t>(num_classes, class_of[id] + 1);
   }
   return TokenMap{std::move(class_of), num_classes};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The compressed vocabulary of the Engram hash (model.md 3.10): token ids whose text is the same after normalisation share a
-// class. Built once from the text of every id; classes are numbered in order of first appearance.
+// The compressed vocabulary of the Engram hash (model.md 3.10): token ids whose text is the same after normalisation
+// share a class. Built once from the text of every id; classes are numbered in order of first appearance.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ struct TokenMap {
 // `texts` in order of ids, one for every id of the vocabulary.
 TokenMap make_token_map(std::span<const TokenText> texts);
 
-// A map known already (golden data, a prepared checkpoint). Errors: invalid_argument for classes that are not numbered from 0
-// in order of first appearance.
+// A map known already (golden data, a prepared checkpoint). Errors: invalid_argument for classes that are not numbered
+// from 0 in order of first appearance.
 Result<TokenMap> token_map_from_classes(std::vector<int32_t> class_of);
 
-// NFKC, NFD, marks (Mn, Mc, Me) removed, lower case, runs of space, tab, CR and LF to one space, white space stripped at both
-// ends unless the whole text is one space. `text` is valid UTF-8.
+// NFKC, NFD, marks (Mn, Mc, Me) removed, lower case, runs of space, tab, CR and LF to one space, white space stripped
+// at both ends unless the whole text is one space. `text` is valid UTF-8.
 std::string normalize_token_text(std::string_view text);
 
 }  // namespace deepinfer

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// A checkpoint folder, opened: config.json (or inference/config.json), model.safetensors.index.json and the shards it names,
-// mapped read-only. A folder without an index but with one model.safetensors is read as a single shard.
-// Opening reads the configuration, the index and every shard's header; tensor data stays on disk until somebody touches it.
+// A checkpoint folder, opened: config.json (or inference/config.json), model.safetensors.index.json and the shards it
+// names, mapped read-only. A folder without an index but with one model.safetensors is read as a single shard. Opening
+// reads the configuration, the index and every shard's header; tensor data stays on disk until somebody touches it.
 //
-// Shard names come from outside: they must be plain file names inside the folder. A shard may itself be a symbolic link (hub
-// caches link to blobs elsewhere); the folder's own path may contain links too. Link loops, names with a path, missing or
-// truncated files are errors that name the file.
+// Shard names come from outside: they must be plain file names inside the folder. A shard may itself be a symbolic link
+// (hub caches link to blobs elsewhere); the folder's own path may contain links too. Link loops, names with a path,
+// missing or truncated files are errors that name the file.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct ShardIndex {
   uint64_t total_bytes = 0;                                    // metadata.total_size; 0 when absent
 };
 
-// model.safetensors.index.json. Errors: invalid_argument (not the format, a path that leaves the folder), duplicate names.
+// model.safetensors.index.json. Errors: invalid_argument (not the format, a path that leaves the folder), duplicate
+// names.
 Result<ShardIndex> parse_shard_index(std::string_view json_text);
 
 // Where a tensor lies.

@@ -27,7 +27,8 @@ bool shape_bytes(const TensorInfo& tensor, uint64_t& bytes) {
 Status read_shape(const Json* shape, const SafetensorsLimits& limits, std::vector<int64_t>& out) {
   if (!shape || !shape->is_array()) return corruption("\"shape\" is missing or not an array");
   if (shape->as_array().size() > limits.rank_max)
-    return corruption("rank " + number(shape->as_array().size()) + ", at most " + number(limits.rank_max) + " expected");
+    return corruption("rank " + number(shape->as_array().size()) + ", at most " + number(limits.rank_max) +
+                      " expected");
   for (const Json& n : shape->as_array()) {
     if (n.kind() != Json::Kind::kInt || n.as_int() < 0) return corruption("\"shape\" holds something that is no size");
     out.push_back(n.as_int());
@@ -37,11 +38,13 @@ Status read_shape(const Json* shape, const SafetensorsLimits& limits, std::vecto
 
 Status read_offsets(const Json* offsets, TensorInfo& out) {
   const bool sound = offsets && offsets->is_array() && offsets->as_array().size() == 2 &&
-                     std::ranges::all_of(offsets->as_array(), [](const Json& n) { return n.kind() == Json::Kind::kInt && n.as_int() >= 0; });
+                     std::ranges::all_of(offsets->as_array(),
+                                         [](const Json& n) { return n.kind() == Json::Kind::kInt && n.as_int() >= 0; });
   if (!sound) return corruption("\"data_offsets\" is not a pair of byte offsets");
   out.begin = offsets->as_array()[0].as_uint();
   out.end = offsets->as_array()[1].as_uint();
-  if (out.begin > out.end) return corruption("data_offsets begin at " + number(out.begin) + " and end before it, at " + number(out.end));
+  if (out.begin > out.end)
+    return corruption("data_offsets begin at " + number(out.begin) + " and end before it, at " + number(out.end));
   return {};
 }
 
@@ -60,8 +63,8 @@ Status read_tensor(const Json::Member& member, uint64_t data_bytes, const Safete
     return corruption(std::string(to_string(out.dtype)) + " " + shape_to_string(out.shape) + " takes " + number(bytes) +
                       " bytes, data_offsets span " + number(out.size_bytes()));
   if (out.end > data_bytes)
-    return corruption("data ends at byte " + number(out.end) + " of the data section, the file has " + number(data_bytes) +
-                      " (truncated?)");
+    return corruption("data ends at byte " + number(out.end) + " of the data section, the file has " +
+                      number(data_bytes) + " (truncated?)");
   return {};
 }
 
@@ -71,19 +74,22 @@ Status check_packing(const std::vector<TensorInfo>& tensors, uint64_t data_bytes
   const std::string* previous = nullptr;
   for (const TensorInfo& tensor : tensors) {
     if (tensor.begin < end)
-      return corruption("tensor " + tensor.name + " begins at byte " + number(tensor.begin) + " and overlaps " + *previous +
-                        ", which ends at " + number(end));
+      return corruption("tensor " + tensor.name + " begins at byte " + number(tensor.begin) + " and overlaps " +
+                        *previous + ", which ends at " + number(end));
     if (tensor.begin > end)
-      return corruption("bytes " + number(end) + " to " + number(tensor.begin) + ", before tensor " + tensor.name + ", belong to no tensor");
+      return corruption("bytes " + number(end) + " to " + number(tensor.begin) + ", before tensor " + tensor.name +
+                        ", belong to no tensor");
     end = tensor.end;
     previous = &tensor.name;
   }
   if (end != data_bytes)
-    return corruption("the tensors end at byte " + number(end) + " of the data section, the file has " + number(data_bytes));
+    return corruption("the tensors end at byte " + number(end) + " of the data section, the file has " +
+                      number(data_bytes));
   return {};
 }
 
-Result<std::string_view> header_text(std::span<const uint8_t> bytes, uint64_t file_bytes, const SafetensorsLimits& limits) {
+Result<std::string_view> header_text(std::span<const uint8_t> bytes, uint64_t file_bytes,
+                                     const SafetensorsLimits& limits) {
   if (file_bytes < kLengthBytes || bytes.size() < kLengthBytes)
     return corruption("no safetensors file: " + number(file_bytes) + " bytes, at least 8 expected");
   uint64_t length = 0;
@@ -91,7 +97,8 @@ Result<std::string_view> header_text(std::span<const uint8_t> bytes, uint64_t fi
   if (length > limits.header_bytes_max)
     return corruption("header length " + number(length) + ", at most " + number(limits.header_bytes_max) + " accepted");
   if (length > file_bytes - kLengthBytes || length > bytes.size() - kLengthBytes)
-    return corruption("header length " + number(length) + ", but the file has " + number(file_bytes) + " bytes (truncated?)");
+    return corruption("header length " + number(length) + ", but the file has " + number(file_bytes) +
+                      " bytes (truncated?)");
   return std::string_view(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
 }
 
@@ -183,7 +190,8 @@ std::vector<Out> elements(std::span<const uint8_t> bytes, Convert convert) {
 }
 
 Status wrong_dtype(const TensorInfo& tensor, const char* expected) {
-  return invalid_argument("tensor " + tensor.name + ": dtype " + std::string(to_string(tensor.dtype)) + ", expected " + expected);
+  return invalid_argument("tensor " + tensor.name + ": dtype " + std::string(to_string(tensor.dtype)) + ", expected " +
+                          expected);
 }
 
 }  // namespace
@@ -221,11 +229,13 @@ void SafetensorsWriter::add(std::string name, DType dtype, std::vector<int64_t> 
 }
 
 void SafetensorsWriter::add(std::string name, std::vector<int64_t> shape, std::span<const float> values) {
-  add(std::move(name), DType::kF32, std::move(shape), {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+  add(std::move(name), DType::kF32, std::move(shape),
+      {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
 }
 
 void SafetensorsWriter::add(std::string name, std::vector<int64_t> shape, std::span<const int32_t> values) {
-  add(std::move(name), DType::kI32, std::move(shape), {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+  add(std::move(name), DType::kI32, std::move(shape),
+      {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
 }
 
 std::string SafetensorsWriter::to_bytes() const {
@@ -240,7 +250,8 @@ std::string SafetensorsWriter::to_bytes() const {
   std::string header = to_json(Json(std::move(members)));
   header.append((kLengthBytes - header.size() % kLengthBytes) % kLengthBytes, ' ');
   std::string out;
-  for (uint64_t length = header.size(), i = 0; i < kLengthBytes; ++i, length >>= 8) out.push_back(static_cast<char>(length & 0xFF));
+  for (uint64_t length = header.size(), i = 0; i < kLengthBytes; ++i, length >>= 8)
+    out.push_back(static_cast<char>(length & 0xFF));
   return out + header + data_;
 }
 

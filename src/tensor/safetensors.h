@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The safetensors container: 8 bytes little-endian header length, a JSON object {name: {dtype, shape, data_offsets}}, then the
-// data. Reading checks everything before anything is allocated for it: the header's length against the file and a limit, each
-// dtype, shape and byte range, that ranges neither overlap nor leave the file. Data is never copied here.
-// Gaps between tensors are refused as the format demands; trailing padding of the header with spaces is fine.
+// The safetensors container: 8 bytes little-endian header length, a JSON object {name: {dtype, shape, data_offsets}},
+// then the data. Reading checks everything before anything is allocated for it: the header's length against the file
+// and a limit, each dtype, shape and byte range, that ranges neither overlap nor leave the file. Data is never copied
+// here. Gaps between tensors are refused as the format demands; trailing padding of the header with spaces is fine.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct SafetensorsLimits {
   size_t rank_max = 8;
 };
 
-// The header of a file of `file_bytes` bytes whose beginning is `bytes` (the whole header at least; the data need not be there).
-// Tensors in order of their data. Errors: corruption that says what was expected and what came.
+// The header of a file of `file_bytes` bytes whose beginning is `bytes` (the whole header at least; the data need not
+// be there). Tensors in order of their data. Errors: corruption that says what was expected and what came.
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;
   uint64_t data_begin = 0;  // file offset of the data section
@@ -56,8 +56,8 @@ class SafetensorsFile {
   const TensorInfo* find(std::string_view name) const;
   std::span<const uint8_t> bytes(const TensorInfo& tensor) const;
 
-  // The elements converted to T. Errors: not_found; invalid_argument when the dtype does not convert without loss of kind
-  // (floats: BF16, F32; integers: I32, I64, U8).
+  // The elements converted to T. Errors: not_found; invalid_argument when the dtype does not convert without loss of
+  // kind (floats: BF16, F32; integers: I32, I64, U8).
   Result<std::vector<float>> floats(std::string_view name) const;
   Result<std::vector<int64_t>> integers(std::string_view name) const;
 
@@ -71,7 +71,8 @@ class SafetensorsFile {
 // Collects tensors and writes one file atomically, data in the order of add().
 class SafetensorsWriter {
  public:
-  // `bytes` holds the elements little-endian, row-major. Precondition: the name is new and the size fits dtype and shape.
+  // `bytes` holds the elements little-endian, row-major. Precondition: the name is new and the size fits dtype and
+  // shape.
   void add(std::string name, DType dtype, std::vector<int64_t> shape, std::span<const uint8_t> bytes);
   void add(std::string name, std::vector<int64_t> shape, std::span<const float> values);
   void add(std::string name, std::vector<int64_t> shape, std::span<const int32_t> values);

@@ -12,7 +12,8 @@ namespace {
 // A file made by hand: length, header text, `data_bytes` zero bytes.
 std::string file_of(const std::string& header, size_t data_bytes) {
   std::string out;
-  for (uint64_t length = header.size(), i = 0; i < 8; ++i, length >>= 8) out.push_back(static_cast<char>(length & 0xFF));
+  for (uint64_t length = header.size(), i = 0; i < 8; ++i, length >>= 8)
+    out.push_back(static_cast<char>(length & 0xFF));
   return out + header + std::string(data_bytes, '\0');
 }
 std::string refusal(const std::string& bytes) {
@@ -48,20 +49,28 @@ TEST(Safetensors, RefusesTruncatedData) {
 
 TEST(Safetensors, RefusesBytesThatBelongToNoTensor) {
   EXPECT_TRUE(says(refusal(kTwo, 13), "the tensors end at byte 12 of the data section, the file has 13"));
-  EXPECT_TRUE(says(refusal(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", 4), "bytes 0 to 2, before tensor a"));
+  EXPECT_TRUE(
+      says(refusal(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})", 4), "bytes 0 to 2, before tensor a"));
 }
 
 TEST(Safetensors, RefusesOverlappingTensors) {
-  EXPECT_TRUE(says(refusal(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6),
-                   "tensor b begins at byte 2 and overlaps a, which ends at 4"));
+  EXPECT_TRUE(says(
+      refusal(
+          R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})",
+          6),
+      "tensor b begins at byte 2 and overlaps a, which ends at 4"));
 }
 
 TEST(Safetensors, RefusesOffsetsThatDoNotFitTheShape) {
-  EXPECT_TRUE(says(refusal(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4), "F32 [2] takes 8 bytes, data_offsets span 4"));
-  EXPECT_TRUE(says(refusal(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[4,2]}})", 4), "begin at 4 and end before it"));
-  EXPECT_TRUE(says(refusal(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0), "beyond 2^63"));
+  EXPECT_TRUE(says(refusal(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
+                   "F32 [2] takes 8 bytes, data_offsets span 4"));
+  EXPECT_TRUE(
+      says(refusal(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[4,2]}})", 4), "begin at 4 and end before it"));
+  EXPECT_TRUE(
+      says(refusal(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0), "beyond 2^63"));
   EXPECT_TRUE(says(refusal(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,18446744073709551615]}})", 2), "no"));
-  EXPECT_TRUE(says(refusal(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[-1,1]}})", 2), "not a pair of byte offsets"));
+  EXPECT_TRUE(
+      says(refusal(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[-1,1]}})", 2), "not a pair of byte offsets"));
 }
 
 TEST(Safetensors, RefusesWhatIsNoHeader) {
@@ -75,13 +84,17 @@ TEST(Safetensors, RefusesWhatIsNoHeader) {
 }
 
 TEST(Safetensors, RefusesATensorNamedTwice) {
-  EXPECT_TRUE(says(refusal(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})", 2),
-                   "duplicate key \"a\""));
+  EXPECT_TRUE(says(
+      refusal(
+          R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+          2),
+      "duplicate key \"a\""));
 }
 
 TEST(Safetensors, ReadsScalarsEmptyTensorsAndPaddedHeaders) {
-  const auto file = SafetensorsFile::parse(
-      file_of(R"({"n":{"dtype":"U8","shape":[0,3],"data_offsets":[0,0]},"s":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}   )", 4));
+  const auto file = SafetensorsFile::parse(file_of(
+      R"({"n":{"dtype":"U8","shape":[0,3],"data_offsets":[0,0]},"s":{"dtype":"F32","shape":[],"data_offsets":[0,4]}}   )",
+      4));
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ(file.value().floats("s").value(), std::vector<float>{0});
   EXPECT_EQ(file.value().integers("n").value().size(), 0u);
