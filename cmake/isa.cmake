@@ -7,8 +7,8 @@ set(DEEPINFER_ISA_vnni ${DEEPINFER_ISA_avx512} -mavx512vnni -mavx512vbmi)
 set(DEEPINFER_ISA_bf16 ${DEEPINFER_ISA_vnni} -mavx512bf16)
 set(DEEPINFER_ISA_amx ${DEEPINFER_ISA_bf16} -mamx-tile -mamx-int8 -mamx-bf16)
 
-function(deepinfer_set_isa sources)
-  foreach(file IN LISTS ${sources})
+function(deepinfer_set_isa list_name)
+  foreach(file IN LISTS ${list_name})  # the name: a parameter called as the list would hide it
     get_filename_component(stem ${file} NAME_WE)
     foreach(isa avx2 avx512 vnni bf16 amx)
       if(file MATCHES "/cpu/" AND stem MATCHES "${isa}$")
