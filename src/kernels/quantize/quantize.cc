@@ -12,13 +12,17 @@ void unpack_rows_ref(const ExecutionContext& context, const UnpackRowsParams& pa
 void round_rows_ref(const ExecutionContext& context, const RoundRowsParams& params);
 
 const char* to_string(RowFormat format) {
-  constexpr const char* kNames[] = {"fp8_block32", "fp4_group16", "fp4_group32"};
+  constexpr const char* kNames[] = {"fp8_block32", "fp4_group16", "fp4_group32", "bf16"};
   return kNames[static_cast<int>(format)];
 }
 
-int64_t row_group(RowFormat format) { return format == RowFormat::kFp4Group16 ? 16 : 32; }
+int64_t row_group(RowFormat format) {
+  constexpr int64_t kGroups[] = {32, 16, 32, 1};
+  return kGroups[static_cast<int>(format)];
+}
 
 int64_t row_bytes(RowFormat format, int64_t num_columns) {
+  if (format == RowFormat::kBf16) return 2 * num_columns;
   const int64_t codes = format == RowFormat::kFp8Block32 ? num_columns : num_columns / 2;
   return codes + num_columns / row_group(format);
 }

@@ -5,6 +5,7 @@
 //   kFp8Block32    32 columns         e8m0, 2^ceil(log2(m/448))  e4m3    n + n/32      (528)      activations, SWA KV
 //   kFp4Group16    16 columns         e4m3, RNE(m/6)             e2m1    n/2 + n/16    (288)      compressed KV
 //   kFp4Group32    32 columns         e8m0, 2^ceil(log2(m/6))    e2m1    n/2 + n/32    (68)       index keys and queries
+//   kBf16          -                  -                          bf16    2n                       rows kept as they are (tests, comparisons)
 //
 // m = largest magnitude of the group, at least 1e-4, 6*2^-9, 6*2^-126. A packed row is all codes, then all scales; two e2m1
 // codes per byte, the even column low. Codes are round-to-nearest-even of x / scale, saturated. Unpacked values are bf16
@@ -17,7 +18,7 @@
 
 namespace deepinfer {
 
-enum class RowFormat { kFp8Block32, kFp4Group16, kFp4Group32 };
+enum class RowFormat { kFp8Block32, kFp4Group16, kFp4Group32, kBf16 };
 const char* to_string(RowFormat format);
 int64_t row_group(RowFormat format);                       // columns per scale
 int64_t row_bytes(RowFormat format, int64_t num_columns);  // of a packed row

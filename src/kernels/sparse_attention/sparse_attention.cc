@@ -33,7 +33,7 @@ Status check(const SparseAttentionParams& p) {
   TRY(check_shape("window_end", p.window_end, {tokens}));
   TRY(check_shape("num_fresh", p.num_fresh, {tokens}));
   if (p.window_begin.data) TRY(check_shape("window_begin", p.window_begin, {tokens}));
-  if (p.fresh.data) TRY(check_size("fresh: kv_bytes", p.fresh.size[1], row_bytes(RowFormat::kFp8Block32, head_dim)));
+  if (p.fresh.data) TRY(check_size("fresh: kv_bytes", p.fresh.size[1], row_bytes(p.window_format, head_dim)));
   if (p.window < 0 || p.block_rows < 0) return invalid_argument(fmt::format("window {} and block_rows {}: expected no negative number", p.window, p.block_rows));
   if (p.selected.data) {
     TRY(check_rows("selected", p.selected));
@@ -56,8 +56,8 @@ Cost estimate(const SparseAttentionParams& p) {
     if (p.selected.data) selected += static_cast<double>(std::count_if(p.selected.row(t), p.selected.row(t) + p.selected.size[1], [](int32_t e) { return e != kNoEntry; }));
   }
   return {.flops = (window + selected) * heads * 4 * head_dim,
-          .bytes_read = window * static_cast<double>(row_bytes(RowFormat::kFp8Block32, p.q.size[2])) +
-                        selected * static_cast<double>(row_bytes(RowFormat::kFp4Group16, p.q.size[2])) + 2 * static_cast<double>(p.q.num_elements()),
+          .bytes_read = window * static_cast<double>(row_bytes(p.window_format, p.q.size[2])) +
+                        selected * static_cast<double>(row_bytes(p.global_format, p.q.size[2])) + 2 * static_cast<double>(p.q.num_elements()),
           .bytes_written = 2 * static_cast<double>(p.out.num_elements())};
 }
 

@@ -17,6 +17,7 @@
 
 #include "kernels/cache_rows.h"
 #include "kernels/op.h"
+#include "kernels/quantize/quantize.h"
 #include "tensor/bfloat16.h"
 #include "tensor/packed_matrix.h"
 
@@ -33,10 +34,12 @@ struct SparseAttentionParams {
   View<const int32_t, dim::tokens> window_end;                     // one past the newest window position
   View<const int32_t, dim::tokens> window_begin;                   // data may be null = 0 (bounded replay cuts the window)
   View<const int32_t, dim::tokens> num_fresh;                      // 0..window of them are used
-  View<const uint8_t, dim::tokens, dim::kv_bytes> fresh;           // kFp8Block32 rows of this step
-  ConstRing ring;                                                  // kFp8Block32 rows; only positions in [window_begin, window_end - num_fresh)
+  RowFormat window_format = RowFormat::kFp8Block32;                // of fresh and ring
+  View<const uint8_t, dim::tokens, dim::kv_bytes> fresh;           // rows of this step
+  ConstRing ring;                                                  // read at positions in [window_begin, window_end - num_fresh)
   View<const int32_t, dim::tokens, dim::top_k> selected;           // data may be null (ratio 0)
-  ConstPaged global;                                               // kFp4Group16 rows, where selected has data
+  RowFormat global_format = RowFormat::kFp4Group16;
+  ConstPaged global;                                               // where selected has data
   int block_rows = 0;                                              // draft: rows of the block, all seen by each of its queries
   View<const int32_t, dim::tokens> block_begin;                    // draft: first of them in `fresh`
   View<bf16, dim::tokens, dim::heads, dim::head_dim> out;

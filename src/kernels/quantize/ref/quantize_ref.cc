@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <cstring>
+
 #include "kernels/quantize/quantize.h"
 #include "kernels/quantize/rounding.h"
 
@@ -38,11 +40,16 @@ void pack(RowFormat format, const bf16* x, int64_t size, uint8_t* out) {
     case RowFormat::kFp8Block32: return pack_fp8(x, size, out);
     case RowFormat::kFp4Group16: return pack_fp4<fp4_group16_scale, e4m3_to_float, 16>(x, size, out);
     case RowFormat::kFp4Group32: return pack_fp4<fp4_group32_scale, e8m0_to_float, 32>(x, size, out);
+    case RowFormat::kBf16: std::memcpy(out, x, static_cast<size_t>(size) * sizeof(bf16)); return;
   }
 }
 
 void unpack(RowFormat format, const uint8_t* packed, int64_t size, bf16* out) {
   const int64_t group = row_group(format);
+  if (format == RowFormat::kBf16) {
+    std::memcpy(out, packed, static_cast<size_t>(size) * sizeof(bf16));
+    return;
+  }
   for (int64_t i = 0; i < size; ++i) {
     if (format == RowFormat::kFp8Block32) {
       out[i] = to_bf16(e4m3_to_float(packed[i]) * e8m0_to_float(packed[size + i / group]));

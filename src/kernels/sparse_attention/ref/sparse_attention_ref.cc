@@ -5,18 +5,20 @@
 #include "kernels/lanes/exponential.h"
 #include "kernels/lanes/lanes.h"
 #include "kernels/sparse_attention/entry_list.h"
-#include "tensor/float8.h"
 
 namespace deepinfer {
+
+void unpack_rows_ref(const ExecutionContext& context, const UnpackRowsParams& params);
+
 namespace {
 
-void load_entry(const EntryRow& entry, int64_t head_dim, float* out) {
-  for (int64_t i = 0; i < head_dim; ++i) {
-    if (!entry.row) out[i] = 0;
-    else if (entry.is_global)
-      out[i] = round_to_bf16(e2m1_to_float(static_cast<uint8_t>(entry.row[i / 2] >> (i % 2 * 4))) * e4m3_to_float(entry.row[head_dim / 2 + i / 16]));
-    else out[i] = round_to_bf16(e4m3_to_float(entry.row[i]) * e8m0_to_float(entry.row[head_dim + i / 32]));
-  }
+void load_entry(const ExecutionContext& context, const EntryRow& entry, int64_t head_dim, float* out) {
+  std::fill(out, out + head_dim, 0.f);
+  if (!entry.row) return;
+  const Scratch::Frame frame(*context.scratch);
+  bf16* values = context.scratch->take<bf16>(head_dim);
+  unpack_rows_ref(context, {.format = entry.format, .packed = {entry.row, {1, row_bytes(entry.format, head_dim)}}, .out = {values, {1, head_dim}}});
+  for (int64_t i = 0; i < head_dim; ++i) out[i] = to_float(values[i]);
 }
 
 struct Running {
@@ -50,7 +52,7 @@ void sparse_attention_ref(const ExecutionContext& context, const SparseAttention
   float* acc = context.scratch->take<float>(head_dim);
   float* scores = context.scratch->take<float>(kAttentionBlock);
   for (int64_t t = 0; t < p.q.size[0]; ++t) {
-    for (int64_t e = 0; e < total; ++e) load_entry(entry_row(p, t, e), head_dim, entries + e * head_dim);
+    for (int64_t e = 0; e < total; ++e) load_entry(context, entry_row(p, t, e), head_dim, entries + e * head_dim);
     for (int64_t h = 0; h < p.q.size[1]; ++h) {
       for (int64_t d = 0; d < head_dim; ++d) q[d] = to_float(p.q(t, h, d));
       std::fill(acc, acc + head_dim, 0.f);
