@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -55,17 +56,23 @@ struct Batch {
   int64_t num_rows() const { return static_cast<int64_t>(tokens.size()); }
 };
 
+struct TokenLogprobs {
+  float logprob = 0;                                // of the picked token
+  std::vector<std::pair<TokenId, float>> likeliest;  // by logprob, then id
+};
+
 struct SequenceOutput {
   SequenceId id{};
   int32_t lane = 0;
   int64_t logits_begin = 0;  // its first row in the step's logits
   // Picked tokens: the accepted drafts, then one more. Empty where nothing was sampled.
   std::vector<TokenId> tokens;
-  std::vector<float> logprobs;     // of `tokens`, where asked for
+  std::vector<TokenLogprobs> logprobs;  // of `tokens`, where the sequence's parameters ask for them
   int64_t num_accepted = 0;        // drafts of the verify run that stand
   std::vector<TokenId> drafts;     // proposed next, after the last token
   std::vector<float> confidences;  // raw draft confidences (no sigmoid)
-  bool is_finite = true;           // false: a logit of this sequence is NaN or infinite
+  bool is_finite = true;           // false: a logit of this sequence is NaN or infinite; nothing was picked
+  bool has_allowed_token = true;   // false: the mask left no token; nothing was picked
 };
 
 struct StepOutput {

@@ -30,6 +30,8 @@ class Calibration {
   static float bin_center(int bin);
   void refit(size_t draft);
 
+  // Counts decay by growing the weight of new samples instead of touching every bin; rescaled before it gets large.
+  double weight_ = 1;
   std::vector<std::array<Bin, kNumBins>> bins_;  // [draft]
   std::vector<float> temperatures_;
   int64_t num_runs_ = 0;

@@ -54,7 +54,9 @@ Status Scheduler::submit(SequenceRequest request, int64_t now_ns) {
           fmt::format("busy: the first token would take {:.0f} ms, at most {:.0f} ms were asked for", predicted / 1e6,
                       static_cast<double>(*limit) / 1e6));
   }
-  waiting_.push_back(sequence->request.id);
+  if (const auto deadline = sequence->request.deadline_ns)
+    next_deadline_ns_ = std::min(next_deadline_ns_.value_or(*deadline), *deadline);
+  waiting_.push_back(sequence.get());
   sequences_.emplace(sequence->request.id, std::move(sequence));
   return {};
 }
@@ -76,12 +78,6 @@ const Sequence* Scheduler::find(SequenceId id) const {
   return at == sequences_.end() ? nullptr : at->second.get();
 }
 
-Sequence& Scheduler::sequence(SequenceId id) {
-  const auto at = sequences_.find(id);
-  CHECK(at != sequences_.end());
-  return *at->second;
-}
-
 std::vector<SequenceDelta> Scheduler::take_finished() { return std::exchange(finished_, {}); }
 
 std::optional<SequenceRecord> Scheduler::take_record(SequenceId id) {
@@ -93,11 +89,18 @@ std::optional<SequenceRecord> Scheduler::take_record(SequenceId id) {
 }
 
 void Scheduler::expire(int64_t now_ns) {
+  if (!next_deadline_ns_ || *next_deadline_ns_ > now_ns) return;
+  next_deadline_ns_.reset();
   std::vector<SequenceId> late;
-  for (const auto& [id, sequence] : sequences_)
-    if (sequence->request.deadline_ns && *sequence->request.deadline_ns <= now_ns) late.push_back(id);
+  for (const auto& [id, sequence] : sequences_) {
+    const auto deadline = sequence->request.deadline_ns;
+    if (!deadline) continue;
+    if (*deadline <= now_ns) late.push_back(id);
+    else next_deadline_ns_ = std::min(next_deadline_ns_.value_or(*deadline), *deadline);
+  }
+  std::sort(late.begin(), late.end());
   for (const SequenceId id : late) {
-    finish(sequence(id), FinishReason::kDeadline, now_ns);
+    finish(*sequences_.at(id), FinishReason::kDeadline, now_ns);
     finished_.push_back({id, {}, FinishReason::kDeadline});
     sequences_.erase(id);
   }
@@ -113,8 +116,8 @@ double Scheduler::predict_ttft_ns(int64_t num_uncached_tokens) const {
     if (sequence->state != SequenceState::kDecode) work += remaining_ns(*sequence);
   // Decode rows share every step; the share of a step left to prompts is bounded below by chunk_rows_min.
   StepShape decode;
-  for (const SequenceId id : running_)
-    decode.num_decode_rows += find(id)->state == SequenceState::kDecode ? 1 + options_.num_drafts : 0;
+  for (const Sequence* s : running_)
+    decode.num_decode_rows += s->state == SequenceState::kDecode ? 1 + options_.num_drafts : 0;
   const double overhead = static_cast<double>(fit_.curve().predict_ns(decode));
   const double budget = static_cast<double>(options_.step_budget_ns);
   const double share = std::max(budget - overhead, fit_.curve().chunk_ns({options_.chunk_rows_min, 0}));
@@ -124,8 +127,8 @@ double Scheduler::predict_ttft_ns(int64_t num_uncached_tokens) const {
 Sequence* Scheduler::next_waiting(int64_t now_ns) {
   Sequence* best = nullptr;
   double best_score = 0;
-  for (const SequenceId id : waiting_) {
-    Sequence& candidate = sequence(id);
+  for (Sequence* waiting : waiting_) {
+    Sequence& candidate = *waiting;
     const double score = policy_->score({candidate.record.arrival_ns, remaining_ns(candidate), now_ns}, options_.aging);
     if (!best || candidate.request.priority < best->request.priority ||
         (candidate.request.priority == best->request.priority && score < best_score)) {
@@ -163,8 +166,8 @@ bool Scheduler::admit(Sequence& s, int64_t now_ns) {
   s.lane = free_lanes_.back();
   free_lanes_.pop_back();
   s.state = SequenceState::kPrefill;
-  running_.push_back(s.request.id);
-  std::erase(waiting_, s.request.id);
+  running_.push_back(&s);
+  std::erase(waiting_, &s);
   s.record.num_loaded_blocks += static_cast<int64_t>(hit.loads.size());
   if (!resumed) {
     s.first_hit_tokens = s.blocks.num_blocks() * kBlockTokens;
@@ -196,8 +199,8 @@ bool Scheduler::reserve(Sequence& s, int64_t num_tokens, bool may_preempt) {
 // the batch being planned.
 Sequence* Scheduler::preemption_victim(const Sequence& keep) {
   Sequence* victim = nullptr;
-  for (const SequenceId id : running_) {
-    Sequence& candidate = sequence(id);
+  for (Sequence* running : running_) {
+    Sequence& candidate = *running;
     if (&candidate == &keep || candidate.num_scheduled_tokens > 0 || candidate.blocks.num_blocks() == 0) continue;
     const auto rank = [](const Sequence& x) { return std::pair(-x.request.priority, x.num_output_tokens()); };
     if (!victim || rank(candidate) <= rank(*victim)) victim = &candidate;
@@ -216,8 +219,8 @@ void Scheduler::preempt(Sequence& s) {
   s.drafts.clear();
   s.confidences.clear();
   ++s.record.num_preemptions;
-  std::erase(running_, s.request.id);
-  waiting_.insert(waiting_.begin(), s.request.id);
+  std::erase(running_, &s);
+  waiting_.insert(waiting_.begin(), &s);
 }
 
 void Scheduler::release_blocks(Sequence& s) {
@@ -233,8 +236,8 @@ void Scheduler::finish(Sequence& s, FinishReason reason, int64_t now_ns) {
   s.state = SequenceState::kFinished;
   s.finish_reason = reason;
   s.record.finished_ns = now_ns;
-  std::erase(running_, s.request.id);
-  std::erase(waiting_, s.request.id);
+  std::erase(running_, &s);
+  std::erase(waiting_, &s);
   records_[s.request.id] = s.record;
 }
 

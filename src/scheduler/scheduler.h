@@ -9,10 +9,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -22,6 +22,7 @@
 #include "scheduler/batch.h"
 #include "scheduler/calibration.h"
 #include "scheduler/sequence.h"
+#include "scheduler/verify_budget.h"
 
 namespace deepinfer {
 
@@ -62,8 +63,9 @@ class Scheduler {
   void cancel(SequenceId id);
 
   // The next step. Every plan() with a non-empty batch is followed by commit() of its output.
-  Batch plan(int64_t now_ns);
-  std::vector<SequenceDelta> commit(const StepOutput& output, int64_t now_ns);
+  // `batch` and `deltas` are overwritten; handing the same objects in again keeps their memory.
+  void plan(int64_t now_ns, Batch& batch);
+  void commit(const StepOutput& output, int64_t now_ns, std::vector<SequenceDelta>& deltas);
   // Deltas of sequences that ended without a step: cancelled or past their deadline while waiting.
   std::vector<SequenceDelta> take_finished();
   // Measured time of the step just committed, for the curve.
@@ -86,7 +88,7 @@ class Scheduler {
 
  private:
   struct Planned {
-    SequenceId id{};
+    Sequence* sequence = nullptr;
     bool is_prompt = false;
     int64_t num_drafts = 0;
   };
@@ -94,7 +96,7 @@ class Scheduler {
   void expire(int64_t now_ns);
   void plan_decode(Batch& batch);
   void plan_prompts(Batch& batch, int64_t now_ns);
-  std::vector<int32_t> choose_verify_lengths(const std::vector<Sequence*>& decoding);
+  void choose_verify_lengths();
   bool add_chunk(Batch& batch, Sequence& sequence, double budget_ns);
   void add_decode_rows(Batch& batch, Sequence& sequence, int64_t num_drafts);
   bool admit(Sequence& sequence, int64_t now_ns);
@@ -110,24 +112,31 @@ class Scheduler {
   void publish_full_blocks(Sequence& sequence);
   void finish(Sequence& sequence, FinishReason reason, int64_t now_ns);
   void release_blocks(Sequence& sequence);
-  Sequence& sequence(SequenceId id);
 
   SchedulerOptions options_;
   PrefixCache& cache_;
   const AdmissionPolicy* policy_;
   StepTimeFit fit_;
   Calibration calibration_;
-  std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;  // alive
-  std::vector<SequenceId> waiting_;  // in arrival order; a preempted sequence returns to the front
-  std::vector<SequenceId> running_;  // in admission order
+  struct IdHash {
+    size_t operator()(SequenceId id) const { return static_cast<size_t>(id); }
+  };
+  std::unordered_map<SequenceId, std::unique_ptr<Sequence>, IdHash> sequences_;  // alive
+  std::vector<Sequence*> waiting_;           // in arrival order; a preempted sequence returns to the front
+  std::vector<Sequence*> running_;           // in admission order
+  std::optional<int64_t> next_deadline_ns_;  // none is earlier
   std::vector<int32_t> free_lanes_;
   std::vector<BlockCopy> loads_;
-  std::vector<std::vector<float>> stale_survivals_;  // of the step before: the verify budget looks at nothing newer
-  std::vector<Planned> planned_;                     // the step under way
+  SurvivalTable live_survivals_;
+  SurvivalTable stale_survivals_;    // of the step before: the verify budget looks at nothing newer
+  std::vector<Sequence*> decoding_;  // scratch of plan
+  std::vector<int32_t> verify_lengths_;
+  VerifyScratch verify_scratch_;
+  std::vector<Planned> planned_;  // the step under way
   StepShape planned_shape_;
   std::vector<SequenceId> cancelled_;  // asked for while a step was under way
   std::vector<SequenceDelta> finished_;
-  std::map<SequenceId, SequenceRecord> records_;
+  std::unordered_map<SequenceId, SequenceRecord, IdHash> records_;
   uint64_t step_ = 0;
 };
 

@@ -8,35 +8,39 @@
 
 namespace deepinfer {
 
-std::vector<SequenceDelta> Scheduler::commit(const StepOutput& output, int64_t now_ns) {
+void Scheduler::commit(const StepOutput& output, int64_t now_ns, std::vector<SequenceDelta>& deltas) {
   CHECK(output.step == step_ && output.sequences.size() == planned_.size());
-  std::vector<SequenceDelta> deltas;
+  size_t num_deltas = 0;  // entries of `deltas` are reused, their token memory with them
   for (size_t i = 0; i < planned_.size(); ++i) {
-    const Planned& planned = planned_[i];
+    Sequence& s = *planned_[i].sequence;
     const SequenceOutput& result = output.sequences[i];
-    CHECK(result.id == planned.id);
-    Sequence& s = sequence(planned.id);
-    SequenceDelta delta{.id = planned.id};
+    const SequenceId id = s.request.id;
+    CHECK(result.id == id);
+    if (num_deltas == deltas.size()) deltas.emplace_back();
+    SequenceDelta& delta = deltas[num_deltas];
+    delta.id = id;
+    delta.tokens.clear();
+    delta.finished.reset();
     ++s.record.num_steps;
     if (!result.is_finite) {
       s.num_scheduled_tokens = 0;
       delta.finished = FinishReason::kNotFinite;
-    } else if (planned.is_prompt) {
+    } else if (planned_[i].is_prompt) {
       commit_prompt(s, result, delta, now_ns);
     } else {
-      commit_decode(s, result, planned.num_drafts, delta);
+      commit_decode(s, result, planned_[i].num_drafts, delta);
     }
-    if (!delta.finished && std::ranges::find(cancelled_, planned.id) != cancelled_.end())
+    if (!delta.finished && std::ranges::find(cancelled_, id) != cancelled_.end())
       delta.finished = FinishReason::kCancelled;
+    if (delta.finished || !delta.tokens.empty()) ++num_deltas;
     if (delta.finished) {
       finish(s, *delta.finished, now_ns);
-      sequences_.erase(planned.id);
+      sequences_.erase(id);
     }
-    if (delta.finished || !delta.tokens.empty()) deltas.push_back(std::move(delta));
   }
+  deltas.resize(num_deltas);
   planned_.clear();
   cancelled_.clear();
-  return deltas;
 }
 
 void Scheduler::commit_prompt(Sequence& s, const SequenceOutput& output, SequenceDelta& delta, int64_t now_ns) {

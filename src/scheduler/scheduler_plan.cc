@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: MIT
 // Which rows run in the next step.
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "scheduler/scheduler.h"
-#include "scheduler/verify_budget.h"
 
 namespace deepinfer {
 
-Batch Scheduler::plan(int64_t now_ns) {
+void Scheduler::plan(int64_t now_ns, Batch& batch) {
   CHECK(planned_.empty());  // one step at a time
   expire(now_ns);
-  Batch batch;
-  planned_shape_ = {};
+  batch.tokens.clear();
+  batch.sequences.clear();
+  planned_shape_.chunks.clear();
+  planned_shape_.num_replays = planned_shape_.num_sequences = planned_shape_.num_decode_rows = 0;
   plan_decode(batch);
   plan_prompts(batch, now_ns);
   if (!batch.empty()) batch.step = ++step_;
-  return batch;
 }
 
 void Scheduler::plan_decode(Batch& batch) {
-  std::vector<Sequence*> decoding;
-  for (const SequenceId id : running_)
-    if (Sequence& s = sequence(id); s.state == SequenceState::kDecode) decoding.push_back(&s);
-  const std::vector<int32_t> lengths = choose_verify_lengths(decoding);
-  for (size_t i = 0; i < decoding.size(); ++i) {
-    Sequence& s = *decoding[i];
+  decoding_.clear();
+  for (Sequence* s : running_)
+    if (s->state == SequenceState::kDecode) decoding_.push_back(s);
+  choose_verify_lengths();
+  for (size_t i = 0; i < decoding_.size(); ++i) {
+    Sequence& s = *decoding_[i];
     if (s.state != SequenceState::kDecode) continue;  // preempted for one before it
-    int64_t num_drafts = lengths[i];
+    int64_t num_drafts = verify_lengths_[i];
     if (!reserve(s, s.num_computed_tokens + 1 + num_drafts, true)) {
       num_drafts = 0;  // the anchor alone, if that fits; else it waits for room
       if (!reserve(s, s.num_computed_tokens + 1, true)) {
@@ -40,33 +41,25 @@ void Scheduler::plan_decode(Batch& batch) {
 }
 
 // The budget comes from the confidences of the step before, the split from this step's (verify_budget.h).
-std::vector<int32_t> Scheduler::choose_verify_lengths(const std::vector<Sequence*>& decoding) {
-  std::vector<std::vector<float>> live;
-  for (const Sequence* s : decoding) {
-    live.push_back(survivals(s->confidences, calibration_.temperatures()));
+void Scheduler::choose_verify_lengths() {
+  live_survivals_.clear();
+  for (const Sequence* s : decoding_) {
     // The last token of a sequence needs no draft behind it: one row gives it.
     const int64_t left = s->request.max_output_tokens - s->num_output_tokens() - 1;
-    const size_t most = static_cast<size_t>(std::clamp<int64_t>(left, 0, static_cast<int64_t>(s->drafts.size())));
-    if (live.back().size() > most) live.back().resize(most);
+    live_survivals_.add_logits(s->confidences, calibration_.temperatures(), left);
   }
-  const std::vector<std::vector<float>>& sizing = stale_survivals_.empty() ? live : stale_survivals_;
-  StepShape shape;
-  shape.num_sequences = static_cast<int64_t>(decoding.size());
-  shape.num_decode_rows = shape.num_sequences;
-  std::vector<double> step_ns;
-  for (size_t k = 0; k <= decoding.size() * static_cast<size_t>(options_.num_drafts); ++k) {
-    step_ns.push_back(static_cast<double>(std::max<int64_t>(fit_.curve().predict_ns(shape), 1)));
-    ++shape.num_decode_rows;
-  }
-  const int64_t budget = verify_budget(sizing, static_cast<double>(decoding.size()), step_ns);
-  std::vector<int32_t> lengths = split_verify_budget(live, budget);
-  stale_survivals_ = std::move(live);
-  return lengths;
+  const SurvivalTable& sizing = stale_survivals_.num_requests() == 0 ? live_survivals_ : stale_survivals_;
+  const double num_decoding = static_cast<double>(decoding_.size());
+  const StepTime& curve = fit_.curve();
+  const VerifyCost cost{.base_ns = std::max(1.0, curve.a + (curve.k + curve.v) * num_decoding), .row_ns = curve.v};
+  const int64_t budget = verify_budget(sizing, num_decoding, cost, verify_scratch_);
+  split_verify_budget(live_survivals_, budget, verify_scratch_, verify_lengths_);
+  std::swap(stale_survivals_, live_survivals_);
 }
 
 void Scheduler::add_decode_rows(Batch& batch, Sequence& s, int64_t num_drafts) {
   CHECK(s.num_uncomputed_tokens() == 1);
-  BatchSequence rows;
+  BatchSequence& rows = batch.sequences.emplace_back();
   rows.id = s.request.id;
   rows.lane = s.lane;
   rows.blocks = &s.blocks;
@@ -78,22 +71,18 @@ void Scheduler::add_decode_rows(Batch& batch, Sequence& s, int64_t num_drafts) {
   rows.num_logits_rows = 1 + num_drafts;
   rows.limits = s.limits;
   rows.draft = s.request.draft && options_.num_drafts > 0;
-  batch.sequences.push_back(rows);
   s.num_scheduled_tokens = 1 + num_drafts;
   s.record.num_verified += num_drafts;
-  planned_.push_back({s.request.id, false, num_drafts});
+  planned_.push_back({&s, false, num_drafts});
   planned_shape_.num_decode_rows += 1 + num_drafts;
   ++planned_shape_.num_sequences;
 }
 
 void Scheduler::plan_prompts(Batch& batch, int64_t now_ns) {
   const double budget_ns = static_cast<double>(options_.step_budget_ns);
-  const std::vector<SequenceId> running = running_;  // add_chunk may preempt
-  for (const SequenceId id : running) {
-    const auto at = sequences_.find(id);
-    if (at == sequences_.end() || at->second->state != SequenceState::kPrefill) continue;
-    if (!add_chunk(batch, *at->second, budget_ns)) return;
-  }
+  decoding_.assign(running_.begin(), running_.end());  // a copy: add_chunk may preempt
+  for (Sequence* s : decoding_)
+    if (s->state == SequenceState::kPrefill && !add_chunk(batch, *s, budget_ns)) return;
   while (Sequence* next = next_waiting(now_ns)) {
     // Room for the first chunk must be there without taking it from those who run: else admissions would thrash.
     const int64_t first_rows = std::min(next->num_uncomputed_tokens(), options_.chunk_rows_min);
@@ -140,7 +129,7 @@ bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
   batch.sequences.push_back(std::move(rows));
   s.num_scheduled_tokens = n;
   ++s.record.num_chunks;
-  planned_.push_back({s.request.id, true, 0});
+  planned_.push_back({&s, true, 0});
   planned_shape_.chunks.push_back({n, s.num_computed_tokens});
   ++planned_shape_.num_sequences;
   return batch.num_rows() < options_.rows_max;

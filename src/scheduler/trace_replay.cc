@@ -92,6 +92,8 @@ TraceReport replay_trace(const std::vector<TraceRequest>& trace, int64_t num_blo
   PrefixCache cache(num_blocks, num_host_slots);
   Scheduler scheduler(trace_options(), cache);
   TraceReport report;
+  Batch batch;
+  std::vector<SequenceDelta> deltas;
   int64_t now_ns = 0;
   size_t next = 0;
   while (next < trace.size() || !scheduler.is_idle()) {
@@ -105,14 +107,15 @@ TraceReport replay_trace(const std::vector<TraceRequest>& trace, int64_t num_blo
       report.num_prompt_tokens += trace[next].num_prompt_tokens;
       report.num_trace_blocks += ceil_div(trace[next].num_prompt_tokens, kTraceBlockTokens);
     }
-    const Batch batch = scheduler.plan(now_ns);
+    scheduler.plan(now_ns, batch);
     for (const BlockCopy& copy : scheduler.take_copies()) cache.finish_copy(copy);
     if (batch.empty()) continue;
     StepShape shape;
     for (const BatchSequence& rows : batch.sequences) shape.chunks.push_back({rows.rows.size(), rows.position_begin});
     now_ns += scheduler.curve().predict_ns(shape);
     ++report.num_steps;
-    for (const SequenceDelta& delta : scheduler.commit(imitate_step(batch), now_ns)) {
+    scheduler.commit(imitate_step(batch), now_ns, deltas);
+    for (const SequenceDelta& delta : deltas) {
       const auto record = scheduler.take_record(delta.id);
       report.num_hit_tokens += record->num_cached_tokens;
       report.num_hit_trace_blocks += ceil_div(record->num_cached_tokens, kTraceBlockTokens);

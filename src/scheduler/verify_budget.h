@@ -13,21 +13,54 @@
 
 namespace deepinfer {
 
-// Survivals of one request's drafts, from raw confidence logits and calibration temperatures (one per draft position;
-// empty = 1). Drafts with survival below 1e-6 are left out.
-std::vector<float> survivals(std::span<const float> confidence_logits, std::span<const float> temperatures);
+// Survivals of the drafts of many requests, one after another in one array that keeps its memory from step to step.
+class SurvivalTable {
+ public:
+  void clear();
+  // One request more, from raw confidence logits and calibration temperatures (one per draft position; missing = 1), at
+  // most `num_drafts_max` of them. Drafts with survival below 1e-6 are left out.
+  void add_logits(std::span<const float> logits, std::span<const float> temperatures, int64_t num_drafts_max);
+  void add(std::span<const float> survivals);
+  int64_t num_requests() const { return static_cast<int64_t>(ends_.size()); }
+  int64_t num_drafts() const { return static_cast<int64_t>(values_.size()); }
+  std::span<const float> request(int64_t i) const;
+  std::span<const float> all() const { return values_; }
 
-// Production rule: K that maximises (num_sampling + sum of the K largest survivals) / step_ns[K], first maximum wins.
-// step_ns[K] = predicted time of the step with K drafts verified, K = 0 .. step_ns.size() - 1.
-int64_t verify_budget(std::span<const std::vector<float>> survivals, double num_sampling,
-                      std::span<const double> step_ns);
+ private:
+  std::vector<float> values_;
+  std::vector<int32_t> ends_;
+};
+
+// Time of a step over the number of verified drafts K: step_ns(K) = base_ns + K x row_ns, or any table of it.
+struct VerifyCost {
+  double base_ns = 1, row_ns = 0;
+  std::span<const double> table = {};  // when not empty: step_ns(K) = table[K], and K stays below its size
+  double step_ns(size_t k) const { return table.empty() ? base_ns + static_cast<double>(k) * row_ns : table[k]; }
+  size_t num_drafts_max() const { return table.empty() ? SIZE_MAX : table.size() - 1; }
+};
+
+// Scratch memory of the functions below; reused so that a steady state allocates nothing.
+struct VerifyScratch {
+  struct Candidate {
+    float survival;
+    int32_t draft, request;
+  };
+  std::vector<float> sorted;
+  std::vector<Candidate> candidates;
+};
+
+// Production rule: K that maximises (num_sampling + sum of the K largest survivals) / step_ns(K); the first maximum
+// wins.
+int64_t verify_budget(const SurvivalTable& survivals, double num_sampling, const VerifyCost& cost,
+                      VerifyScratch& scratch);
 
 // Single-request rule: stop at the first draft that does not raise the rate.
-int64_t verify_budget_early_stop(std::span<const std::vector<float>> survivals, double num_sampling,
-                                 std::span<const double> step_ns);
+int64_t verify_budget_early_stop(const SurvivalTable& survivals, double num_sampling, const VerifyCost& cost,
+                                 VerifyScratch& scratch);
 
 // How many drafts of each request are verified when `budget` are in all: the largest survivals, ties by draft position,
 // then by request order (never by token values).
-std::vector<int32_t> split_verify_budget(std::span<const std::vector<float>> survivals, int64_t budget);
+void split_verify_budget(const SurvivalTable& survivals, int64_t budget, VerifyScratch& scratch,
+                         std::vector<int32_t>& counts);
 
 }  // namespace deepinfer

@@ -6,17 +6,17 @@
 #include <cmath>
 #include <functional>
 
+#include "base/philox.h"
+
 namespace deepinfer {
 namespace {
 
-using Survivals = std::vector<std::vector<float>>;
-
-Survivals from_confidences(const std::vector<std::vector<double>>& confidences) {
-  Survivals out;
+SurvivalTable from_confidences(const std::vector<std::vector<double>>& confidences) {
+  SurvivalTable out;
   for (const auto& one : confidences) {
     std::vector<float> logits;
     for (const double c : one) logits.push_back(static_cast<float>(std::log(c / (1 - c))));
-    out.push_back(survivals(logits, {}));
+    out.add_logits(logits, {}, 100);
   }
   return out;
 }
@@ -27,15 +27,32 @@ std::vector<double> costs(int64_t num_requests, int64_t num_drafts, const std::f
   return out;
 }
 
-double rate(const Survivals& s, int64_t k, std::span<const double> cost) {
-  const std::vector<int32_t> split = split_verify_budget(s, k);
-  double tokens = static_cast<double>(s.size());
-  for (size_t r = 0; r < s.size(); ++r)
-    for (int32_t j = 0; j < split[r]; ++j) tokens += static_cast<double>(s[r][static_cast<size_t>(j)]);
+std::vector<int32_t> split(const SurvivalTable& s, int64_t budget) {
+  VerifyScratch scratch;
+  std::vector<int32_t> counts;
+  split_verify_budget(s, budget, scratch, counts);
+  return counts;
+}
+
+double rate(const SurvivalTable& s, int64_t k, std::span<const double> cost) {
+  const std::vector<int32_t> counts = split(s, k);
+  double tokens = static_cast<double>(s.num_requests());
+  for (int64_t r = 0; r < s.num_requests(); ++r)
+    for (int32_t j = 0; j < counts[static_cast<size_t>(r)]; ++j)
+      tokens += static_cast<double>(s.request(r)[static_cast<size_t>(j)]);
   return tokens / cost[static_cast<size_t>(k)];
 }
 
-const Survivals kThree = from_confidences({{.95, .9, .9, .8, .8}, {.7, .6, .5, .5, .4}, {.4, .3, .5, .5, .5}});
+int64_t global_budget(const SurvivalTable& s, std::span<const double> cost) {
+  VerifyScratch scratch;
+  return verify_budget(s, static_cast<double>(s.num_requests()), {.table = cost}, scratch);
+}
+int64_t early_budget(const SurvivalTable& s, std::span<const double> cost) {
+  VerifyScratch scratch;
+  return verify_budget_early_stop(s, static_cast<double>(s.num_requests()), {.table = cost}, scratch);
+}
+
+const SurvivalTable kThree = from_confidences({{.95, .9, .9, .8, .8}, {.7, .6, .5, .5, .4}, {.4, .3, .5, .5, .5}});
 
 }  // namespace
 
@@ -54,31 +71,55 @@ TEST(VerifyBudget, FollowsTheWorkedExamples) {
                                    {staircase, {4, 1, 0}, .2870875}};
   for (const Case& c : cases) {
     const auto cost = costs(3, 15, c.cost);
-    const int64_t budget = verify_budget(kThree, 3, cost);
-    EXPECT_EQ(split_verify_budget(kThree, budget), c.split);
+    const int64_t budget = global_budget(kThree, cost);
+    EXPECT_EQ(split(kThree, budget), c.split);
     EXPECT_NEAR(rate(kThree, budget, cost), c.rate, 1e-6);
-    EXPECT_EQ(verify_budget_early_stop(kThree, 3, cost), budget);
+    EXPECT_EQ(early_budget(kThree, cost), budget);
   }
 }
 
 TEST(VerifyBudget, GlobalRuleLooksBeyondAStepOfTheCurve) {
-  const Survivals four(4, from_confidences({{.9, .9, .9, .9, .9}})[0]);
+  const std::vector<double> sure(5, .9);
+  const SurvivalTable four = from_confidences({sure, sure, sure, sure});
   const auto cost = costs(4, 20, [](int64_t b) { return b <= 4 ? 10.0 : 20.0; });
-  EXPECT_EQ(verify_budget_early_stop(four, 4, cost), 0);
-  EXPECT_EQ(verify_budget(four, 4, cost), 20);
+  EXPECT_EQ(early_budget(four, cost), 0);
+  EXPECT_EQ(global_budget(four, cost), 20);
   EXPECT_NEAR(rate(four, 20, cost), .937, 1e-3);
 }
 
 TEST(VerifyBudget, SplitIsAlwaysAPrefixOfEachRequestEvenOnTies) {
-  const Survivals ties(3, {1.0f, 1.0f, 1.0f});
-  EXPECT_EQ(split_verify_budget(ties, 4), (std::vector<int32_t>{2, 1, 1}));
-  EXPECT_EQ(split_verify_budget(ties, 100), (std::vector<int32_t>{3, 3, 3}));
-  EXPECT_EQ(split_verify_budget(ties, 0), (std::vector<int32_t>{0, 0, 0}));
+  SurvivalTable ties;
+  for (int i = 0; i < 3; ++i) ties.add(std::vector<float>{1.0f, 1.0f, 1.0f});
+  EXPECT_EQ(split(ties, 4), (std::vector<int32_t>{2, 1, 1}));
+  EXPECT_EQ(split(ties, 100), (std::vector<int32_t>{3, 3, 3}));
+  EXPECT_EQ(split(ties, 0), (std::vector<int32_t>{0, 0, 0}));
+}
+
+TEST(VerifyBudget, LinearCostsGiveWhatATableOfThemGives) {
+  Rng rng(5);
+  for (int i = 0; i < 500; ++i) {
+    SurvivalTable table;
+    for (uint64_t r = 1 + rng.below(20); r > 0; --r) {
+      std::vector<float> one(1 + rng.below(5));
+      float survival = 1;
+      for (float& a : one) a = survival *= rng.uniform();
+      table.add(one);
+    }
+    const double base = 1 + 50 * rng.uniform(), row = 3 * rng.uniform();
+    std::vector<double> cost;
+    for (int64_t k = 0; k <= table.num_drafts(); ++k) cost.push_back(base + static_cast<double>(k) * row);
+    VerifyScratch scratch;
+    const int64_t linear =
+        verify_budget(table, static_cast<double>(table.num_requests()), {.base_ns = base, .row_ns = row}, scratch);
+    EXPECT_EQ(linear, global_budget(table, cost));
+  }
 }
 
 TEST(VerifyBudget, TemperaturesScaleTheLogits) {
   const std::vector<float> logits = {2.0f, 2.0f}, temperatures = {2.0f};
-  const auto s = survivals(logits, temperatures);
+  SurvivalTable table;
+  table.add_logits(logits, temperatures, 2);
+  const auto s = table.request(0);
   EXPECT_NEAR(s[0], 1 / (1 + std::exp(-1.0)), 1e-6);
   EXPECT_NEAR(s[1], s[0] / (1 + std::exp(-2.0)), 1e-6);
 }
