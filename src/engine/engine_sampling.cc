@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// From logits to tokens: picks of every logits row, which drafts of a verify run stand, and the next drafts. Drafts are picked
+// with the noise of the positions they propose for, the same that the target will use (decision 6).
+#include <algorithm>
+#include <string>
+
+#include "engine/engine_state.h"
+
+namespace deepinfer {
+namespace {
+
+using State = Engine::State;
+
+std::span<const TokenId> verified_drafts(const State& state, const BatchSequence& sequence) {
+  const int64_t num = std::max<int64_t>(0, sequence.num_logits_rows - 1);
+  return {state.batch_tokens.data() + sequence.rows.end - num, static_cast<size_t>(num)};
+}
+
+// One SampleRow per logits row of the batch, in order.
+void fill_sample_rows(State& state, const TokenMasks* masks) {
+  state.sample_rows.clear();
+  for (const BatchSequence& sequence : state.batch_sequences) {
+    const Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
+    const auto drafts = verified_drafts(state, sequence);
+    for (int64_t i = 0; i < sequence.num_logits_rows; ++i) {
+      SampleRow row{.params = &lane.params, .history = lane.keeps_history ? &lane.history : nullptr, .output_position = lane.num_output_tokens + i};
+      row.drafted = drafts.first(static_cast<size_t>(i));
+      if (masks) row.mask = masks->row(static_cast<int64_t>(state.sample_rows.size()));
+      state.sample_rows.push_back(row);
+    }
+  }
+}
+
+void append_logprobs(const SampledToken& token, SequenceOutput& output) {
+  TokenLogprobs logprobs{.logprob = token.logprob};
+  for (int32_t i = 0; i < token.num_top_logprobs; ++i) {
+    const TokenLogprob& top = token.top_logprobs[static_cast<size_t>(i)];
+    logprobs.likeliest.emplace_back(top.id, top.logprob);
+  }
+  output.logprobs.push_back(std::move(logprobs));
+}
+
+// Walks the verify run: a draft stands while the token picked before it is that draft.
+void settle(State& state, const BatchSequence& sequence, SequenceOutput& output) {
+  Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
+  const auto drafts = verified_drafts(state, sequence);
+  for (int64_t i = 0; i < sequence.num_logits_rows; ++i) {
+    const SampledToken& token = state.sampled[static_cast<size_t>(output.logits_begin + i)];
+    if (token.error != SampleError::kNone) {
+      output.is_finite = token.error != SampleError::kNotFinite;
+      output.has_allowed_token = token.error != SampleError::kNothingAllowed;
+      return;
+    }
+    output.tokens.push_back(token.id);
+    if (lane.params.top_logprobs) append_logprobs(token, output);
+    if (lane.keeps_history) lane.history.append_output(token.id);
+    ++lane.num_output_tokens;
+    if (i == static_cast<int64_t>(drafts.size()) || drafts[static_cast<size_t>(i)] != token.id) return;
+    ++output.num_accepted;
+  }
+}
+
+struct DraftRun {
+  std::vector<DraftSequence> sequences;
+  std::vector<SequenceOutput*> outputs;
+  std::vector<TokenId> previous;
+  std::vector<float> confidences;
+};
+
+DraftRun plan_drafts(State& state, StepOutput& step) {
+  DraftRun run;
+  for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
+    const BatchSequence& sequence = state.batch_sequences[s];
+    SequenceOutput& output = step.sequences[s];
+    if (!sequence.draft || !output.is_finite || !output.has_allowed_token) continue;
+    if (output.tokens.empty() && !sequence.draft_anchor) continue;
+    const int64_t rejected = output.tokens.empty() ? 0 : static_cast<int64_t>(verified_drafts(state, sequence).size()) - output.num_accepted;
+    DraftSequence draft{.lane = sequence.lane, .position = sequence.position_begin + sequence.rows.size() - rejected,
+                        .window_begin = sequence.limits.decoder_window_begin};
+    draft.anchor = sequence.draft_anchor ? *sequence.draft_anchor : output.tokens.back();
+    run.sequences.push_back(draft);
+    run.outputs.push_back(&output);
+    run.previous.push_back(draft.anchor);
+  }
+  run.confidences.resize(run.sequences.size());
+  return run;
+}
+
+Status draft_step(State& state, StepOutput& step) {
+  if (state.forward->draft_block() == 0) return {};
+  DraftRun run = plan_drafts(state, step);
+  if (run.sequences.empty()) return {};
+  TRY(state.forward->draft(run.sequences, state.caches));
+  const size_t num = run.sequences.size();
+  for (int64_t i = 0; i < state.forward->draft_block(); ++i) {
+    const auto logits = state.forward->draft_logits(i, run.previous, run.confidences);
+    if (i == 0) state.draft_logits = logits.data;
+    state.num_draft_logits_rows += static_cast<int64_t>(num);
+    state.sample_rows.clear();
+    for (size_t s = 0; s < num; ++s) {
+      const Lane& lane = state.lanes[static_cast<size_t>(run.sequences[s].lane)];
+      state.sample_rows.push_back({.params = &lane.params, .history = lane.keeps_history ? &lane.history : nullptr,
+                                   .drafted = run.outputs[s]->drafts, .output_position = lane.num_output_tokens + i});
+    }
+    state.sampled.resize(num);
+    state.sampler->sample(logits, state.sample_rows, *state.pool, state.sampled);
+    for (size_t s = 0; s < num; ++s) {
+      run.previous[s] = state.sampled[s].error == SampleError::kNone ? state.sampled[s].id : 0;
+      run.outputs[s]->drafts.push_back(run.previous[s]);
+      run.outputs[s]->confidences.push_back(run.confidences[s]);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status sample_step(State& state, const TokenMasks* masks) {
+  StepOutput& step = state.pending.back().output;
+  const auto logits = state.forward->logits();
+  if (masks && masks->num_rows() != logits.size[0])
+    return invalid_argument("sample: " + std::to_string(masks->num_rows()) + " mask rows for " + std::to_string(logits.size[0]) + " logits rows");
+  const bool picks = std::ranges::any_of(state.batch_sequences, [](const BatchSequence& s) { return s.sample && s.num_logits_rows > 0; });
+  if (picks) {
+    fill_sample_rows(state, masks);
+    state.sampled.resize(state.sample_rows.size());
+    state.sampler->sample(logits, state.sample_rows, *state.pool, state.sampled);
+    for (size_t s = 0; s < state.batch_sequences.size(); ++s)
+      if (state.batch_sequences[s].sample) settle(state, state.batch_sequences[s], step.sequences[s]);
+  }
+  return draft_step(state, step);
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// Test only: the golden model and its prompts, opened once per test binary.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+#include "engine/exact_run.h"
+#include "tensor/safetensors.h"
+
+namespace deepinfer {
+
+inline std::string golden_path(const std::string& name) { return std::string(DEEPINFER_TESTDATA) + "/model_a/golden/" + name; }
+
+inline const SafetensorsFile& golden_file(const std::string& name) {
+  static std::map<std::string, SafetensorsFile> files;
+  auto found = files.find(name);
+  if (found == files.end()) found = files.emplace(name, SafetensorsFile::read(golden_path(name)).value()).first;
+  return found->second;
+}
+
+inline std::vector<TokenId> golden_tokens(const SafetensorsFile& file, const std::string& name) {
+  const auto values = file.integers(name).value();
+  return {values.begin(), values.end()};
+}
+
+inline TokenMap golden_token_map() {
+  const auto classes = golden_file("engram_map.safetensors").integers("token_map").value();
+  return token_map_from_classes({classes.begin(), classes.end()}).value();
+}
+
+inline std::shared_ptr<const ModelWeights> open_weights(const std::string& folder) {
+  auto checkpoint = Checkpoint::open(folder);
+  if (!checkpoint.ok()) {
+    ADD_FAILURE() << checkpoint.status().message();
+    return nullptr;
+  }
+  auto weights = ModelWeights::bind(std::make_shared<const Checkpoint>(std::move(checkpoint).value()));
+  if (!weights.ok()) {
+    ADD_FAILURE() << weights.status().message();
+    return nullptr;
+  }
+  return std::make_shared<const ModelWeights>(std::move(weights).value());
+}
+
+inline std::shared_ptr<const ModelWeights> golden_weights() {
+  static const std::shared_ptr<const ModelWeights> weights = open_weights(std::string(DEEPINFER_TESTDATA) + "/model_a");
+  return weights;
+}
+
+inline EngineOptions golden_options() {
+  EngineOptions options;
+  options.num_threads = 1;
+  options.rows_max = 256;
+  options.logits_rows_max = 256;
+  options.lanes_max = 20;
+  options.blocks_max = 64;
+  options.context_max = 1024;
+  options.target = {Backend::kCpu, machine_cpu_level()};
+  return options;
+}
+
+inline std::unique_ptr<Engine> golden_engine(const EngineOptions& options = golden_options()) {
+  auto engine = Engine::open(golden_weights(), golden_token_map(), options);
+  if (!engine.ok()) {
+    ADD_FAILURE() << engine.status().message();
+    return nullptr;
+  }
+  return std::move(engine).value();
+}
+
+struct Difference {
+  double max_abs = 0, rms = 0;
+};
+
+inline Difference difference(std::span<const float> ours, std::span<const float> golden) {
+  Difference d;
+  EXPECT_EQ(ours.size(), golden.size());
+  for (size_t i = 0; i < std::min(ours.size(), golden.size()); ++i) {
+    const double delta = std::abs(static_cast<double>(ours[i]) - golden[i]);
+    d.max_abs = std::isnan(delta) ? INFINITY : std::max(d.max_abs, delta);
+    d.rms += delta * delta;
+  }
+  d.rms = std::sqrt(d.rms / static_cast<double>(std::max<size_t>(1, ours.size())));
+  return d;
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include "engine/lane.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "engram/hasher.h"
+
+namespace deepinfer {
+
+TokenRing::TokenRing(int64_t look_back, int64_t verify_rows_max)
+    : tokens_(std::bit_ceil(static_cast<uint64_t>(look_back + verify_rows_max + 1)), 0) {}
+
+void TokenRing::clear() { begin_ = end_ = 0; }
+
+void TokenRing::write(int64_t position, TokenId token) {
+  const int64_t capacity = static_cast<int64_t>(tokens_.size());
+  if (position > end_ || position < begin_) begin_ = position;  // a new start: nothing before it is known
+  tokens_[static_cast<size_t>(position) % tokens_.size()] = token;
+  end_ = position + 1;
+  begin_ = std::max(begin_, end_ - capacity);
+}
+
+bool TokenRing::holds(int64_t begin, int64_t end) const { return begin >= begin_ && end <= end_; }
+
+const bf16* Lane::image_row(int64_t position, int64_t hidden) const {
+  for (const LaneImage& image : images)
+    if (position >= image.positions.begin && position < image.positions.end) return image.rows->data() + (position - image.positions.begin) * hidden;
+  return nullptr;
+}
+
+namespace {
+
+// The token at a position below the sequence's first row: from the lane if it ran there, else from what the batch says.
+Result<TokenId> token_before(const Lane& lane, const BatchSequence& sequence, int64_t position) {
+  if (lane.tokens.holds(position, sequence.position_begin)) return lane.tokens.read(position);
+  const int64_t back = sequence.position_begin - position;
+  const int64_t given = static_cast<int64_t>(sequence.history.size());
+  if (back <= given) return sequence.history[static_cast<size_t>(given - back)];
+  return invalid_argument("batch: lane " + std::to_string(sequence.lane) + " starts at position " + std::to_string(sequence.position_begin) +
+                          ", but the token at " + std::to_string(position) + " is unknown: give it as history");
+}
+
+}  // namespace
+
+Status append_ngrams(Lane& lane, const BatchSequence& sequence, std::span<const TokenId> rows, int64_t look_back, std::vector<TokenId>& out) {
+  const int64_t begin = sequence.position_begin, first = std::max<int64_t>(0, begin - look_back + 1);
+  std::vector<TokenId> before;
+  for (int64_t position = first; position < begin; ++position) {
+    ASSIGN_OR_RETURN(const TokenId token, token_before(lane, sequence, position));
+    before.push_back(lane.image_row(position, 0) ? EngramHasher::kDead : token);
+  }
+  const auto token_at = [&](int64_t position) {
+    if (position < 0) return EngramHasher::kDead;
+    if (position < begin) return before[static_cast<size_t>(position - first)];
+    return lane.image_row(position, 0) ? EngramHasher::kDead : rows[static_cast<size_t>(position - begin)];
+  };
+  for (size_t row = 0; row < rows.size(); ++row)
+    for (int64_t back = 0; back < look_back; ++back) out.push_back(token_at(begin + static_cast<int64_t>(row) - back));
+  for (int64_t position = first; position < begin; ++position)
+    if (!lane.tokens.holds(position, begin)) lane.tokens.write(position, *token_before(lane, sequence, position));
+  for (size_t row = 0; row < rows.size(); ++row) lane.tokens.write(begin + static_cast<int64_t>(row), rows[row]);
+  return {};
+}
+
+}  // namespace deepinfer

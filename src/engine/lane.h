@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// The engine's side of a running sequence that is not device memory: parameters, images, the last tokens. Thread: engine's.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/lane_start.h"
+#include "sampler/token_history.h"
+#include "scheduler/batch.h"
+
+namespace deepinfer {
+
+// Tokens by position, as far back as an n-gram and a rejected verify run reach. Positions may be written again after a
+// rollback; whatever was written above them is forgotten.
+class TokenRing {
+ public:
+  TokenRing() = default;
+  TokenRing(int64_t look_back, int64_t verify_rows_max);
+  void clear();
+  void write(int64_t position, TokenId token);
+  // Whether positions [begin, end) can be read and end is no further than one past what was written.
+  bool holds(int64_t begin, int64_t end) const;
+  TokenId read(int64_t position) const { return tokens_[static_cast<size_t>(position) % tokens_.size()]; }
+
+ private:
+  std::vector<TokenId> tokens_;
+  int64_t begin_ = 0, end_ = 0;
+};
+
+struct Lane {
+  bool is_active = false;
+  SamplingParams params;
+  TokenHistory history;
+  bool keeps_history = false;
+  int64_t num_output_tokens = 0;
+  std::vector<LaneImage> images;
+  TokenRing tokens;
+
+  // The embedding row of an image position, nullptr for text.
+  const bf16* image_row(int64_t position, int64_t hidden) const;
+};
+
+// The n-grams of a sequence's rows, look_back tokens each, newest first, appended to `out`; writes the rows into the ring.
+// Errors: invalid_argument when the tokens before the first row are unknown.
+Status append_ngrams(Lane& lane, const BatchSequence& sequence, std::span<const TokenId> rows, int64_t look_back, std::vector<TokenId>& out);
+
+}  // namespace deepinfer

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT
+#include "model/forward.h"
+
+#include <algorithm>
+#include <string>
+
+#include "model/forward_state.h"
+
+namespace deepinfer {
+namespace {
+
+using State = Forward::State;
+
+std::vector<ExpertMatrices> expert_matrices(const MoeWeights& moe) {
+  std::vector<ExpertMatrices> experts;
+  for (const ExpertWeights& expert : moe.experts) experts.push_back({expert.w1, expert.w3, expert.w2});
+  return experts;
+}
+
+RopeSpec rope_spec(const ModelConfig& config, int kind) {
+  if (kind == 0) return {.theta = config.rope_theta, .rope_dim = config.rope_dim};
+  const RopeScaling& scaling = config.rope_scaling;
+  return {config.compress_rope_theta, config.rope_dim, scaling.factor, scaling.beta_fast, scaling.beta_slow, scaling.original_context};
+}
+
+void set_up_rows(State& state) {
+  const int64_t rows = state.options.rows_max, pairs = state.config.rope_dim / 2;
+  for (StepRows* step : {&state.all, &state.boundary, &state.decoder})
+    *step = StepRows{RowTable(state.layout, rows), {RopeAngles(rows, pairs), RopeAngles(rows, pairs)}};
+  for (int s = 0; s < state.roles.num_sources(); ++s) {
+    state.groups.emplace_back(rows);
+    state.group_angles.emplace_back(rows, pairs);
+  }
+  if (state.has_draft()) state.draft_angles = RopeAngles(state.options.draft_sequences_max * state.config.draft.block_size, pairs);
+  for (int kind = 0; kind < 2; ++kind) {
+    state.frequencies[kind] = Buffer<float>(pairs);
+    rope_frequencies(rope_spec(state.config, kind), {state.frequencies[kind].data(), static_cast<size_t>(pairs)});
+  }
+}
+
+void set_up_weights(State& state) {
+  for (int l = 0; l < state.roles.num_layers(); ++l) {
+    const MoeWeights& moe = state.layer_weights(l).moe;
+    state.experts.push_back(expert_matrices(moe));
+    state.shared.push_back({{moe.shared.w1, moe.shared.w3, moe.shared.w2}});
+  }
+  for (const int l : state.config.engram.layers) {
+    const Fp8Rows& table = state.weights.layer(l).engram.table;
+    state.engram_tables.emplace_back("layers." + std::to_string(l) + ".engram.embed", table.codes, table.scales, table.num_rows, table.columns);
+  }
+}
+
+Status check_parts(const Forward::Parts& parts, const ForwardOptions& options, const LayerRoles& roles) {
+  const ModelConfig& config = parts.weights.config();
+  if (!config.engram.empty() && !parts.hasher) return invalid_argument("forward: the model has Engram tables, but no hasher was given");
+  if (config.num_streams < 1 || config.num_streams > kStreamsMax)
+    return unimplemented("forward: " + std::to_string(config.num_streams) + " residual streams, at most " + std::to_string(kStreamsMax));
+  if (roles.ratio_max > kCompressRatioMax)
+    return unimplemented("forward: compress ratio " + std::to_string(roles.ratio_max) + ", at most " + std::to_string(kCompressRatioMax));
+  if (options.rows_max < 1 || options.logits_rows_max < 1) return invalid_argument("forward: limits below one row");
+  return {};
+}
+
+// Image rows are gathered into one buffer so that the op sees a table.
+Status stage_inputs(State& state, const RowBatch& batch) {
+  int32_t num_images = 0;
+  for (int64_t row = 0; row < batch.num_rows(); ++row) {
+    const TokenId token = batch.tokens[static_cast<size_t>(row)];
+    if (token < 0 || token >= state.config.vocab_size)
+      return invalid_argument("batch: token " + std::to_string(token) + " of a vocabulary of " + std::to_string(state.config.vocab_size));
+    state.work.tokens[row] = token;
+    const bf16* image = batch.image_rows.empty() ? nullptr : batch.image_rows[static_cast<size_t>(row)];
+    if (image && !state.config.vision) return invalid_argument("batch: image rows for a model without a vision part");
+    state.work.image_row[row] = image ? num_images : -1;
+    if (image) std::copy_n(image, state.config.hidden, &state.work.image_rows[num_images++ * state.config.hidden]);
+  }
+  return {};
+}
+
+Status hash_engram_rows(State& state, const RowBatch& batch) {
+  if (state.config.engram.empty()) return {};
+  const EngramHasher& hasher = *state.parts.hasher;
+  const int64_t look_back = hasher.look_back(), per_token = hasher.rows_per_token();
+  if (static_cast<int64_t>(batch.ngrams.size()) != batch.num_rows() * look_back)
+    return invalid_argument("batch: " + std::to_string(batch.ngrams.size()) + " n-gram tokens, expected " + std::to_string(batch.num_rows() * look_back));
+  for (int table = 0; table < hasher.num_tables(); ++table) {
+    int64_t* ids = &state.work.engram_ids[table * state.options.rows_max * per_token];
+    for (int64_t row = 0; row < batch.num_rows(); ++row)
+      hasher.rows(table, batch.ngrams.subspan(static_cast<size_t>(row * look_back), static_cast<size_t>(look_back)),
+                  {ids + row * per_token, static_cast<size_t>(per_token)});
+    state.engram_tables[static_cast<size_t>(table)].prefetch({ids, static_cast<size_t>(batch.num_rows() * per_token)});
+  }
+  return {};
+}
+
+void copy_block_tables(const RowBatch& batch, const Caches& caches) {
+  for (const SequenceRows& sequence : batch.sequences)
+    for (size_t b = 0; b < sequence.blocks.size() && caches.blocks_per_lane > 0; ++b)
+      caches.block_table[sequence.lane * caches.blocks_per_lane + static_cast<int64_t>(b)] = static_cast<int32_t>(index(sequence.blocks[b]));
+}
+
+Status count_logits_rows(State& state) {
+  state.num_logits_rows = 0;
+  for (int64_t s = 0; s < state.all.table.num_sequences(); ++s) state.num_logits_rows += state.all.table.sequence(s).num_logits_rows;
+  if (state.num_logits_rows > state.options.logits_rows_max)
+    return resource_exhausted("batch: " + std::to_string(state.num_logits_rows) + " logits rows, room for " + std::to_string(state.options.logits_rows_max));
+  return {};
+}
+
+void prepare_groups(State& state) {
+  for (int s = 0; s < state.roles.num_sources(); ++s) {
+    GroupTable& groups = state.groups[static_cast<size_t>(s)];
+    groups.fill(state.all.table, state.caches, s);
+    fill_angles(state, groups.first_positions(), 1, state.group_angles[static_cast<size_t>(s)]);
+  }
+}
+
+void fill_row_angles(State& state, StepRows& rows) {
+  for (int kind = 0; kind < 2; ++kind) fill_angles(state, rows.table.positions(), kind, rows.angles[kind]);
+}
+
+// Draft features: the mean over the streams at a target layer's entry, a column block of `features`.
+void capture_features(State& state, int layer) {
+  const int target = state.role(layer).target;
+  if (target < 0 || !state.has_draft()) return;
+  const int64_t rows = state.num_rows(), hidden = state.config.hidden, streams = state.config.num_streams;
+  const int64_t width = hidden * static_cast<int64_t>(state.config.draft.target_layers.size());
+  state.kernels.stream_collapse(state.context, {.x = {state.work.streams.data(), {rows, streams, hidden}},
+                                                .pre = {state.work.mean_weight.data(), {rows, streams}},
+                                                .out = {state.work.features.data() + target * hidden, {rows, hidden}, {width, 1}}});
+}
+
+// Sequence rows that give logits, in batch order, into final_rows.
+void gather_logits_rows(State& state) {
+  const RowTable& table = state.rows->table;
+  const int64_t hidden = state.config.hidden;
+  int64_t out = 0;
+  for (int64_t s = 0; s < table.num_sequences(); ++s) {
+    const Range rows = table.sequence_rows(s);
+    const int64_t num = table.sequence(s).num_logits_rows;
+    CHECK(num <= rows.size());
+    std::copy_n(&state.work.collapsed[(rows.end - num) * hidden], num * hidden, &state.work.final_rows[out * hidden]);
+    out += num;
+  }
+}
+
+void run_head(State& state) {
+  const int64_t rows = state.num_rows(), hidden = state.config.hidden, streams = state.config.num_streams, out = state.num_logits_rows;
+  if (rows == 0 || out == 0) return;
+  Workspace& work = state.work;
+  state.kernels.stream_collapse(state.context, {.x = {work.streams.data(), {rows, streams, hidden}},
+                                                .pre = {work.pre.data(), {rows, streams}},
+                                                .out = {work.collapsed.data(), {rows, hidden}}});
+  trace_rows(state, state.config.num_layers, "final_h", work.collapsed.data(), {rows, hidden});
+  gather_logits_rows(state);
+  state.kernels.norm(state.context, {.x = {work.final_rows.data(), {out, hidden}}, .weight = state.weights.norm,
+                                     .epsilon = state.config.norm_epsilon, .out = {work.final_norm.data(), {out, hidden}}});
+  trace_rows(state, state.config.num_layers, "final_norm", work.final_norm.data(), {out, hidden});
+  state.kernels.linear(state.context, {.x = {work.final_norm.data(), {out, hidden}}, .weight = state.weights.head,
+                                       .out_f32 = {work.logits.data(), {out, state.config.vocab_size}}});
+}
+
+}  // namespace
+
+void fill_angles(State& state, View<const int32_t, dim::tokens> positions, int kind, RopeAngles& angles) {
+  angles.num_rows = positions.size[0];
+  if (angles.num_rows == 0) return;
+  state.kernels.rope_angles(state.context, {.position = positions,
+                                            .frequency = {state.frequencies[kind].data(), {angles.num_pairs}},
+                                            .cos = {angles.cos.data(), {angles.num_rows, angles.num_pairs}},
+                                            .sin = {angles.sin.data(), {angles.num_rows, angles.num_pairs}}});
+}
+
+void collapse_and_norm(State& state, const float* pre, const Bf16Vector& weight, int64_t num_rows) {
+  const int64_t hidden = state.config.hidden, streams = state.config.num_streams;
+  Workspace& work = state.work;
+  state.kernels.stream_collapse(state.context, {.x = {work.streams.data(), {num_rows, streams, hidden}},
+                                                .pre = {pre, {num_rows, streams}},
+                                                .out = {work.collapsed.data(), {num_rows, hidden}}});
+  state.kernels.norm(state.context, {.x = {work.collapsed.data(), {num_rows, hidden}}, .weight = weight,
+                                     .epsilon = state.config.norm_epsilon, .out = {work.input.data(), {num_rows, hidden}}});
+}
+
+void mix_streams(State& state, int layer, std::string_view site, const StreamMixWeights& mix, int64_t num_rows) {
+  const int64_t hidden = state.config.hidden, streams = state.config.num_streams;
+  Workspace& work = state.work;
+  state.kernels.stream_mix(state.context, {.x = {work.streams.data(), {num_rows, streams, hidden}},
+                                           .fn = mix.fn,
+                                           .base = mix.base,
+                                           .scale = mix.scale,
+                                           .norm_epsilon = state.config.norm_epsilon,
+                                           .epsilon = state.config.stream_epsilon,
+                                           .iterations = state.config.sinkhorn_iterations,
+                                           .pre = {work.next_pre.data(), {num_rows, streams}},
+                                           .post = {work.post.data(), {num_rows, streams}},
+                                           .comb = {work.comb.data(), {num_rows, streams, streams}}});
+  if (!state.trace) return;
+  trace_rows(state, layer, std::string(site) + ".pre", work.next_pre.data(), {num_rows, streams});
+  trace_rows(state, layer, std::string(site) + ".post", work.post.data(), {num_rows, streams});
+  trace_rows(state, layer, std::string(site) + ".comb", work.comb.data(), {num_rows, streams, streams});
+}
+
+void update_streams(State& state, int64_t num_rows) {
+  const int64_t hidden = state.config.hidden, streams = state.config.num_streams;
+  Workspace& work = state.work;
+  state.kernels.stream_update(state.context, {.x = {work.streams.data(), {num_rows, streams, hidden}},
+                                              .y = {work.output.data(), {num_rows, hidden}},
+                                              .post = {work.post.data(), {num_rows, streams}},
+                                              .comb = {work.comb.data(), {num_rows, streams, streams}},
+                                              .out = {work.streams.data(), {num_rows, streams, hidden}}});
+  std::copy_n(work.next_pre.data(), num_rows * streams, work.pre.data());
+}
+
+Forward::Forward(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Forward::~Forward() = default;
+
+Result<std::unique_ptr<Forward>> Forward::create(const Parts& parts, const CacheLayout& layout, const ForwardOptions& options) {
+  auto state = std::make_unique<State>(parts, layout, options);
+  ASSIGN_OR_RETURN(state->roles, make_layer_roles(state->config));
+  TRY(check_parts(parts, options, state->roles));
+  allocate_workspace(*state);
+  set_up_rows(*state);
+  set_up_weights(*state);
+  return std::unique_ptr<Forward>(new Forward(std::move(state)));
+}
+
+Status Forward::begin(const RowBatch& batch, const Caches& caches) {
+  State& state = *state_;
+  state.rows = nullptr;
+  state.caches = caches;
+  TRY(state.all.table.fill(batch, caches));
+  TRY(stage_inputs(state, batch));
+  TRY(count_logits_rows(state));
+  TRY(hash_engram_rows(state, batch));
+  copy_block_tables(batch, caches);
+  state.boundary.table.select_decoder(state.all.table, RowTable::Windows::kEncoder);
+  state.decoder.table.select_decoder(state.all.table, RowTable::Windows::kDecoder);
+  state.drops_rows = state.decoder.table.num_rows() < state.all.table.num_rows();
+  fill_row_angles(state, state.all);
+  if (state.drops_rows) fill_row_angles(state, state.boundary);
+  fill_row_angles(state, state.decoder);
+  prepare_groups(state);
+  state.rows = &state.all;
+  return {};
+}
+
+Status Forward::embed() {
+  State& state = *state_;
+  const int64_t rows = state.num_rows(), streams = state.config.num_streams;
+  state.kernels.embedding(state.context, {.embed = state.weights.embed,
+                                          .token = {state.work.tokens.data(), {rows}},
+                                          .image_row = {state.work.image_row.data(), {rows}},
+                                          .image_rows = {state.work.image_rows.data(), {state.config.vision ? rows : 0, state.config.hidden}},
+                                          .out = {state.work.streams.data(), {rows, streams, state.config.hidden}}});
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t s = 0; s < streams; ++s) state.work.pre[row * streams + s] = s == 0 ? 1.0f : 0.0f;
+  return {};
+}
+
+Status Forward::inject_engram(int layer) {
+  State& state = *state_;
+  const int table = state.role(layer).engram;
+  const int64_t rows = state.num_rows();
+  if (table < 0 || rows == 0) return {};
+  const EngramConfig& engram = state.config.engram;
+  const EngramWeights& weights = state.weights.layer(layer).engram;
+  Workspace& work = state.work;
+  const int64_t per_token = engram.rows_per_token(), hidden = state.config.hidden, streams = state.config.num_streams;
+  const int64_t* ids = &work.engram_ids[table * state.options.rows_max * per_token];
+  trace_rows(state, layer, "engram_rows", ids, {rows, per_token});
+  TRY(state.engram_tables[static_cast<size_t>(table)].read_rows({ids, static_cast<size_t>(rows * per_token)}, work.engram_codes.data(), work.engram_scales.data()));
+  state.kernels.engram_rows(state.context, {.table = {work.engram_codes.data(), work.engram_scales.data(), rows * per_token, engram.head_dim},
+                                            .row = {work.engram_places.data(), {rows, per_token}},
+                                            .out = {work.engram_rows.data(), {rows, engram.row_columns()}}});
+  trace_rows(state, layer, "engram_emb", work.engram_rows.data(), {rows, engram.row_columns()});
+  const int64_t width = (streams + 1) * hidden;
+  state.kernels.linear(state.context, {.x = {work.engram_rows.data(), {rows, engram.row_columns()}}, .weight = weights.wkv, .round_activation = true,
+                                       .out = {work.engram_kv.data(), {rows, width}}});
+  state.kernels.engram_gate(state.context, {.kv = {work.engram_kv.data(), {rows, width}},
+                                            .q_weight = weights.q_weight,
+                                            .k_weight = weights.k_weight,
+                                            .is_image = state.rows->table.is_image(),
+                                            .epsilon = state.config.norm_epsilon,
+                                            .x = {work.streams.data(), {rows, streams, hidden}}});
+  trace_rows(state, layer, "engram_out", work.streams.data(), {rows, streams, hidden});
+  return {};
+}
+
+Status Forward::run_layer(int layer) {
+  State& state = *state_;
+  if (state.num_rows() == 0) return {};
+  TRY(state.weights.touch_layer(layer));
+  const LayerWeights& weights = state.layer_weights(layer);
+  capture_features(state, layer);
+  mix_streams(state, layer, "hc_attn", weights.attention_mix, state.num_rows());
+  collapse_and_norm(state, state.work.pre.data(), weights.attention_norm, state.num_rows());
+  run_attention(state, layer);
+  const int64_t rows = state.num_rows();  // the last kv source lets some rows go
+  if (rows == 0) return {};
+  trace_rows(state, layer, "attn_out", state.work.output.data(), {rows, state.config.hidden});
+  update_streams(state, rows);
+  return run_moe_sublayer(state, layer, rows, state.rows->table.is_image().data);
+}
+
+Status run_moe_sublayer(State& state, int layer, int64_t num_rows, const uint8_t* is_image) {
+  const LayerWeights& weights = state.layer_weights(layer);
+  Workspace& work = state.work;
+  const int64_t streams = state.config.num_streams;
+  trace_rows(state, layer, "x_mid", work.streams.data(), {num_rows, streams, state.config.hidden});
+  mix_streams(state, layer, "hc_ffn", weights.moe_mix, num_rows);
+  collapse_and_norm(state, work.pre.data(), weights.moe_norm, num_rows);
+  TRY(run_experts(state, layer, num_rows, is_image));
+  update_streams(state, num_rows);
+  trace_rows(state, layer, "x_out", work.streams.data(), {num_rows, streams, state.config.hidden});
+  trace_rows(state, layer, "pre_out", work.pre.data(), {num_rows, streams});
+  return {};
+}
+
+Status Forward::finish() {
+  State& state = *state_;
+  run_head(state);
+  if (state.has_draft() && state.num_rows() > 0) {
+    for (int l = state.config.num_layers; l < state.roles.num_layers(); ++l) TRY(state.weights.touch_layer(l));
+    run_draft_context(state);
+  }
+  return {};
+}
+
+Status Forward::run() {
+  TRY(embed());
+  for (int layer = 0; layer < state_->config.num_layers; ++layer) {
+    TRY(inject_engram(layer));
+    TRY(run_layer(layer));
+  }
+  return finish();
+}
+
+View<const float, dim::rows, dim::vocab> Forward::logits() const {
+  return {state_->work.logits.data(), {state_->num_logits_rows, state_->config.vocab_size}};
+}
+
+View<bf16, dim::tokens, dim::streams, dim::hidden> Forward::streams() {
+  return {state_->work.streams.data(), {state_->num_rows(), state_->config.num_streams, state_->config.hidden}};
+}
+
+View<float, dim::tokens, dim::streams> Forward::pre() { return {state_->work.pre.data(), {state_->num_rows(), state_->config.num_streams}}; }
+
+int64_t Forward::draft_block() const { return state_->has_draft() ? state_->config.draft.block_size : 0; }
+int64_t Forward::memory_bytes() const { return workspace_bytes(state_->work); }
+void Forward::set_trace(TraceSink sink) { state_->trace = std::move(sink); }
+
+}  // namespace deepinfer

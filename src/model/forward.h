@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// The forward pass of the model over the rows of one step (model.md 3): embedding, layers, logits, and the draft head.
+// There is one path: prefill chunks, decode rows and verify runs differ only in where their rows stand. Every op is taken
+// from the kernel table; every sum has a fixed order, so a row's results depend on its own sequence alone.
+//
+// A step: begin(rows), run(), then logits(); where drafts are wanted, draft(anchors) and draft_logits(i, ...) for i = 0, 1, ...
+// run() writes the row's window KV, global KV, compressor tails and draft rings. All buffers are allocated by create().
+// Thread: one caller; ops use the context's pool.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "comm/expert_exchange.h"
+#include "engram/hasher.h"
+#include "kernels/kernel_table.h"
+#include "model/caches.h"
+#include "model/row_batch.h"
+#include "model/weights.h"
+
+namespace deepinfer {
+
+struct ForwardOptions {
+  int64_t rows_max = 512;
+  int64_t logits_rows_max = 64;
+  int64_t draft_sequences_max = 16;
+  int64_t score_entries_max = int64_t{1} << 22;  // index scores held at once; never changes a result
+  ScoreRounding score_rounding = ScoreRounding::kReference;
+  // Test only, see EngineOptions.
+  bool reproduces_published_key_slot = false;
+};
+
+// Intermediate values for tests, by the names of the golden traces; layers count draft layers after the backbone's.
+struct TraceTensor {
+  int layer = 0;
+  std::string_view name;
+  DType dtype = DType::kBF16;
+  const void* data = nullptr;   // contiguous, valid during the call
+  std::vector<int64_t> shape;
+};
+using TraceSink = std::function<void(const TraceTensor&)>;
+
+// What drafting needs of one sequence: t0 stands at `position`, everything below is committed.
+struct DraftSequence {
+  int32_t lane = 0;
+  int64_t position = 0;
+  TokenId anchor = 0;
+  int64_t window_begin = 0;     // context rows below do not exist (decoder replay)
+};
+
+class Forward {
+ public:
+  // Everything referred to outlives the object; `hasher` may be null for a model without Engram.
+  struct Parts {
+    const ModelWeights& weights;
+    const KernelTable& kernels;
+    ExecutionContext context;
+    ExpertExchange& exchange;
+    const EngramHasher* hasher = nullptr;
+  };
+  // Errors: what the configuration asks and no code offers.
+  static Result<std::unique_ptr<Forward>> create(const Parts& parts, const CacheLayout& layout, const ForwardOptions& options);
+  ~Forward();
+
+  // Checks and lays out the rows. Errors: invalid_argument, resource_exhausted; nothing has been written then.
+  Status begin(const RowBatch& batch, const Caches& caches);
+  // Everything up to logits and draft rings. Errors: corruption, from a weight touched for the first time.
+  Status run();
+  // Logits of the rows asked for, in batch order.
+  View<const float, dim::rows, dim::vocab> logits() const;
+
+  // The parallel part of drafting: all block rows through the draft layers. Requires run() before.
+  Status draft(std::span<const DraftSequence> sequences, const Caches& caches);
+  // Position i of every block given the tokens before it (i = 0: the anchors): logits with the Markov term, and the raw
+  // confidences. Call in ascending i, once each.
+  View<const float, dim::rows, dim::vocab> draft_logits(int64_t i, std::span<const TokenId> previous, std::span<float> confidences);
+  int64_t draft_block() const;
+  int64_t memory_bytes() const;   // of the work buffers
+
+  // The parts of run(), for tests that feed a layer its golden input. After begin(): embed(); per layer inject_engram(l),
+  // run_layer(l); finish().
+  Status embed();
+  Status inject_engram(int layer);
+  Status run_layer(int layer);
+  Status finish();
+  View<bf16, dim::tokens, dim::streams, dim::hidden> streams();
+  View<float, dim::tokens, dim::streams> pre();
+  void set_trace(TraceSink sink);
+
+  struct State;
+
+ private:
+  explicit Forward(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace deepinfer
