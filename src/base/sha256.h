@@ -18,7 +18,7 @@ class Sha256 {
   ~Sha256();
   void update(std::span<const uint8_t> bytes);
   void update_u32(uint32_t value);  // 4 bytes, little endian
-  Sha256Digest finish();            // once
+  Sha256Digest finish();            // afterwards it stands at the start again
 
  private:
   struct Context;

@@ -2,7 +2,6 @@
 #include "store/block_key.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <cstring>
 
@@ -11,39 +10,22 @@
 namespace deepinfer {
 namespace {
 
-// One EVP context is reused for a whole chain: fetching the digest costs more than hashing a block.
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new()) { restart(); }
-  ~Sha256() { EVP_MD_CTX_free(context_); }
-  Sha256(const Sha256&) = delete;
-  Sha256& operator=(const Sha256&) = delete;
+template <typename T>
+void add_value(Sha256& hash, const T& value) {
+  hash.update({reinterpret_cast<const uint8_t*>(&value), sizeof value});
+}
 
-  void restart() { CHECK(EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) == 1); }
-  void add(const void* data, size_t size) { CHECK(EVP_DigestUpdate(context_, data, size) == 1); }
-  // Lengths are hashed too, so that no two different field lists give the same bytes.
-  void add_field(const std::string& text) {
-    const uint64_t size = text.size();
-    add(&size, sizeof size);
-    add(text.data(), text.size());
-  }
-  Digest finish() {
-    Digest digest;
-    CHECK(EVP_DigestFinal_ex(context_, digest.data(), nullptr) == 1);
-    restart();
-    return digest;
-  }
-
- private:
-  EVP_MD_CTX* context_;
-};
+// Lengths are hashed too, so that no two different field lists give the same bytes.
+void add_field(Sha256& hash, const std::string& text) {
+  add_value(hash, static_cast<uint64_t>(text.size()));
+  hash.update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
 
 void add_media(Sha256& hash, std::span<const MediaSpan> media, int64_t begin) {
   for (const MediaSpan& span : media) {
     if (span.end <= begin || span.begin >= begin + kBlockKeyTokens) continue;
-    const int64_t offset = span.begin - begin;  // negative: the span began in an earlier block
-    hash.add(&offset, sizeof offset);
-    hash.add(span.digest.data(), span.digest.size());
+    add_value(hash, span.begin - begin);  // negative: the span began in an earlier block
+    hash.update(span.digest);
   }
 }
 
@@ -53,23 +35,24 @@ std::string to_string(const BlockKey& key) { return fmt::format("{:016x}{:016x}"
 
 BlockKeyChain::BlockKeyChain(const KeyScope& scope) {
   Sha256 hash;
-  hash.add_field(scope.tenant_salt);
-  hash.add_field(scope.model_revision);
-  hash.add(&scope.cache_format, sizeof scope.cache_format);
+  add_field(hash, scope.tenant_salt);
+  add_field(hash, scope.model_revision);
+  add_value(hash, scope.cache_format);
   scope_digest_ = hash.finish();
 }
 
 const std::vector<BlockKey>& BlockKeyChain::extend(std::span<const TokenId> tokens, std::span<const MediaSpan> media) {
   static_assert(sizeof(TokenId) == 4);
-  Sha256 hash;
   const int64_t num_blocks = static_cast<int64_t>(tokens.size()) / kBlockKeyTokens;
+  if (num_blocks <= static_cast<int64_t>(keys_.size())) return keys_;
+  Sha256 hash;
   for (int64_t i = static_cast<int64_t>(keys_.size()); i < num_blocks; ++i) {
-    const BlockKey parent = keys_.empty() ? BlockKey{} : keys_.back();
-    hash.add(scope_digest_.data(), scope_digest_.size());
-    hash.add(&parent, sizeof parent);
-    hash.add(tokens.data() + i * kBlockKeyTokens, kBlockKeyTokens * sizeof(TokenId));
+    hash.update(scope_digest_);
+    add_value(hash, keys_.empty() ? BlockKey{} : keys_.back());
+    const auto block = tokens.subspan(static_cast<size_t>(i * kBlockKeyTokens), kBlockKeyTokens);
+    hash.update({reinterpret_cast<const uint8_t*>(block.data()), block.size_bytes()});
     add_media(hash, media, i * kBlockKeyTokens);
-    const Digest digest = hash.finish();
+    const Sha256Digest digest = hash.finish();
     BlockKey key;
     std::memcpy(&key.high, digest.data(), 8);
     std::memcpy(&key.low, digest.data() + 8, 8);

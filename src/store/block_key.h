@@ -6,7 +6,6 @@
 // Thread: values.
 #pragma once
 
-#include <array>
 #include <compare>
 #include <cstdint>
 #include <functional>
@@ -15,12 +14,11 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/sha256.h"
 
 namespace deepinfer {
 
 inline constexpr int64_t kBlockKeyTokens = 128;
-
-using Digest = std::array<uint8_t, 32>;
 
 struct BlockKey {
   uint64_t high = 0, low = 0;
@@ -43,7 +41,7 @@ struct KeyScope {
 // An image span: all its positions carry the same token id, so its content is named by the canvas digest.
 struct MediaSpan {
   int64_t begin = 0, end = 0;  // positions, half-open
-  Digest digest{};
+  Sha256Digest digest{};
 };
 
 class BlockKeyChain {
@@ -56,7 +54,7 @@ class BlockKeyChain {
   const std::vector<BlockKey>& keys() const { return keys_; }
 
  private:
-  Digest scope_digest_;
+  Sha256Digest scope_digest_;
   std::vector<BlockKey> keys_;
 };
 
