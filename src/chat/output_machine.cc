@@ -18,8 +18,9 @@ void StreamParser::enter(Stage stage) {
 }
 
 void StreamParser::read(std::string_view bytes, ByteOrigin origin, ChatEvents& out) {
-  if (has_logprobs_) {
-    pieces_.push_back({bytes.size(), {static_cast<int64_t>(num_noted_), static_cast<int64_t>(piece_logprobs_.size())}});
+  if (tracks_pieces_) {
+    const Range noted{static_cast<int64_t>(num_noted_), static_cast<int64_t>(piece_logprobs_.size())};
+    pieces_.push_back({bytes.size(), noted, 0});
     num_noted_ = piece_logprobs_.size();
   }
   size_t next = held_.size();  // first unread byte
@@ -106,6 +107,7 @@ size_t StreamParser::read_parameter_name(std::string_view data, size_t begin, Ch
 
 // What a met marker does; gives the stage that follows.
 Stage StreamParser::apply(const Transition& transition, std::string_view match, ChatEvents& out) {
+  begin_segment(transition.effect, true);
   switch (transition.effect) {
     case Effect::kText: emit_text(ChatEventKind::kText, match, out); return transition.next;
     case Effect::kStrayTag:
@@ -150,13 +152,13 @@ Stage StreamParser::apply(const Transition& transition, std::string_view match, 
 // What happens to bytes that are no marker.
 void StreamParser::emit(Effect effect, std::string_view bytes, ChatEvents& out) {
   if (bytes.empty()) return;
+  begin_segment(effect, false);
   switch (effect) {
     case Effect::kText: emit_text(ChatEventKind::kText, bytes, out); return;
     case Effect::kReasoning: emit_text(ChatEventKind::kReasoning, bytes, out); return;
     case Effect::kSpace:
-      if (!sent_space_) out.add_text(ChatEventKind::kText, 0, " ");
-      sent_space_ = true;
-      break;
+      emit_spaces(bytes.size(), out);
+      return;
     case Effect::kNameByte: name_ += bytes; break;
     case Effect::kArgument: emit_argument(bytes, out); break;
     case Effect::kEscapedArgument: emit_escaped(bytes, out); break;
@@ -173,6 +175,24 @@ void StreamParser::emit_text(ChatEventKind kind, std::string_view bytes, ChatEve
   if (kind != ChatEventKind::kReasoning) return;
   has_reasoning_ = true;
   if (options_.recipe_compatible) reasoning_ += bytes;
+}
+
+// The text around a JSON value. The original writes one space for each piece of it; ours writes one in all.
+void StreamParser::emit_spaces(size_t num_bytes, ChatEvents& out) {
+  if (!options_.recipe_compatible) {
+    if (!sent_space_) out.add_text(ChatEventKind::kText, 0, " ");
+    take_pieces(num_bytes, sent_space_ ? nullptr : &out);
+    sent_space_ = true;
+    return;
+  }
+  while (num_bytes > 0 && num_taken_pieces_ < pieces_.size()) {
+    const Piece& piece = pieces_[num_taken_pieces_];
+    const size_t used = std::min(num_bytes, piece.num_bytes);
+    const bool is_new = piece.segment != segment_;
+    if (is_new) out.add_text(ChatEventKind::kText, 0, " ");
+    take_pieces(used, is_new ? &out : nullptr);
+    num_bytes -= used;
+  }
 }
 
 void StreamParser::emit_argument(std::string_view text, ChatEvents& out) {
@@ -228,12 +248,22 @@ void StreamParser::note_logprobs(TokenId id, const PositionLogprobs& logprobs) {
   piece_logprobs_.push_back(noted);
 }
 
+// Text cut from one piece by markers is several segments. The original gives each of them the log probabilities of the
+// whole piece; ours gives them once.
+void StreamParser::begin_segment(Effect effect, bool is_marker) {
+  const bool continues = segment_ > 0 && !is_marker && !is_marker_segment_ && effect == segment_effect_;
+  if (!continues && (options_.recipe_compatible || segment_ == 0)) ++segment_;
+  segment_effect_ = effect;
+  is_marker_segment_ = is_marker;
+}
+
 // The next `num_bytes` of the stream were used up. With `out`, its last event gets the log probabilities of the pieces
-// they came from, each piece once.
+// they came from, each piece once in a segment.
 void StreamParser::take_pieces(size_t num_bytes, ChatEvents* out) {
-  while (has_logprobs_ && num_bytes > 0 && num_taken_pieces_ < pieces_.size()) {
+  while (tracks_pieces_ && num_bytes > 0 && num_taken_pieces_ < pieces_.size()) {
     Piece& piece = pieces_[num_taken_pieces_];
-    for (int64_t i = piece.logprobs.begin; out != nullptr && i < piece.logprobs.end; ++i) {
+    const bool is_given = out != nullptr && piece.segment != segment_;
+    for (int64_t i = piece.logprobs.begin; is_given && i < piece.logprobs.end; ++i) {
       TokenLogprob copy = piece_logprobs_[static_cast<size_t>(i)];
       const auto top_begin = piece_top_.begin() + copy.top.begin;
       const auto top_end = piece_top_.begin() + copy.top.end;
@@ -243,7 +273,7 @@ void StreamParser::take_pieces(size_t num_bytes, ChatEvents* out) {
       out->logprobs.push_back(copy);
       out->list.back().logprobs.end = static_cast<int64_t>(out->logprobs.size());
     }
-    if (out != nullptr) piece.logprobs = {};
+    if (is_given) piece.segment = segment_;
     const size_t used = std::min(num_bytes, piece.num_bytes);
     piece.num_bytes -= used;
     num_bytes -= used;

@@ -13,6 +13,10 @@ bool renders_format(const ResponseFormat& format) {
   return format.kind == ResponseFormat::Kind::kJsonObject || format.kind == ResponseFormat::Kind::kJsonSchema;
 }
 
+bool opens_block(const Conversation& conversation) {
+  return conversation.tool_choice == ToolChoice::kRequired && conversation.renders_tools() && !conversation.thinking;
+}
+
 Result<EncodedConversation> encode_prompt(const Conversation& conversation, const PromptTemplate& form, const ControlTokens& tokens) {
   PromptWriter out(tokens);
   if (form.version == PromptVersion::kV4) write_v4_prompt(conversation, form.v4_effort, out);

@@ -76,7 +76,7 @@ class Template {
       write_turn(turns[i], i > 0 ? &turns[i - 1] : nullptr, i + 1 < turns.size() ? &turns[i + 1] : nullptr);
     const bool continues = !turns.empty() && (turns.back().message().prefix || turns.back().message().task != QuickTask::kNone);
     if (!continues) write_generation_header();
-    if (conversation_.tool_choice == ToolChoice::kRequired && conversation_.renders_tools()) write_block_start(out_, markup());
+    if (opens_block(conversation_)) write_block_start(out_, markup());
   }
 
  private:

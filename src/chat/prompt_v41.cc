@@ -71,7 +71,7 @@ class Template {
     out_.text(effort);
     for (size_t i = 0; i < messages.size(); ++i) write_message(*messages[i], i, i > 0 ? messages[i - 1] : nullptr);
     if (messages.empty() || !messages.back()->prefix) write_generation_header();
-    if (conversation_.tool_choice == ToolChoice::kRequired && conversation_.renders_tools()) write_block_start(out_, markup());
+    if (opens_block(conversation_)) write_block_start(out_, markup());
   }
 
  private:

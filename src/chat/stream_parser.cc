@@ -38,7 +38,8 @@ StreamParser::StreamParser(const OutputVocabulary& vocabulary, StreamParserOptio
       options_(std::move(options)),
       stages_(make_output_stages(options_.parsing, options_.recipe_compatible, kThinkEndSpelling, kDsmlSpelling)),
       call_id_rng_(options_.call_id_seed),
-      parameter_name_(options_.recipe_compatible) {
+      parameter_name_(options_.recipe_compatible),
+      tracks_pieces_(options_.recipe_compatible && options_.parsing.parse_json_output) {
   enter(stages_.first);
 }
 
@@ -65,7 +66,7 @@ Status StreamParser::push_tokens(std::span<const TokenId> ids, std::span<const P
     return invalid_argument("output tokens: expected " + std::to_string(ids.size()) +
                             " log probabilities, one per token, got " + std::to_string(logprobs.size()));
   }
-  has_logprobs_ |= !logprobs.empty();
+  tracks_pieces_ |= !logprobs.empty();
   for (size_t i = 0; i < ids.size() && !is_finished_; ++i) {
     const bool is_control = vocabulary_->tokenizer->is_control(ids[i]);
     if (is_control) release_piece(true, out);

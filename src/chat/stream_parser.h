@@ -71,7 +71,8 @@ class StreamParser {
  private:
   struct Piece {  // bytes that came together with these log probabilities
     size_t num_bytes = 0;
-    Range logprobs;  // into piece_logprobs_
+    Range logprobs;         // into piece_logprobs_
+    uint64_t segment = 0;   // the last one that was given them
   };
 
   void start(ChatEvents& out);
@@ -91,6 +92,7 @@ class StreamParser {
   Stage apply(const Transition& transition, std::string_view match, ChatEvents& out);
   void emit(Effect effect, std::string_view bytes, ChatEvents& out);
   void emit_text(ChatEventKind kind, std::string_view bytes, ChatEvents& out);
+  void emit_spaces(size_t num_bytes, ChatEvents& out);
   void emit_argument(std::string_view text, ChatEvents& out);
   void emit_escaped(std::string_view bytes, ChatEvents& out);
   void close_arguments(ChatEvents& out);
@@ -98,6 +100,7 @@ class StreamParser {
   void begin_call(ChatEvents& out);
   void name_call(ChatEvents& out);
   void take_pieces(size_t num_bytes, ChatEvents* out);
+  void begin_segment(Effect effect, bool is_marker);
 
   const OutputVocabulary* vocabulary_;
   StreamParserOptions options_;
@@ -128,12 +131,15 @@ class StreamParser {
   bool has_reasoning_ = false;
   std::string reasoning_;          // compatible mode: re-encoded at the end for the count
   std::string tag_text_, stray_;   // tolerant reading
-  bool has_logprobs_ = false;
+  bool tracks_pieces_ = false;     // log probabilities came, or JSON mode counts pieces
   std::vector<Piece> pieces_;      // of the bytes in held_, in order
   size_t num_taken_pieces_ = 0;
   std::vector<TokenLogprob> piece_logprobs_;
   std::vector<TopLogprob> piece_top_;
   size_t num_noted_ = 0;           // piece_logprobs_ that belong to no Piece yet start here
+  uint64_t segment_ = 0;           // of bytes that met the same fate, counted from 1
+  Effect segment_effect_ = Effect::kDrop;
+  bool is_marker_segment_ = false;
 };
 
 }  // namespace deepinfer
