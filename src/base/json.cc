@@ -197,8 +197,9 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (!error) error = parser.parse(padded).get(root);
   if (error == simdjson::NUMBER_ERROR && limits.wide_integers) {
     padded = simdjson::padded_string(widen_integers(text));
-    parser = simdjson::dom::parser(padded.size());
-    error = parser.allocate(padded.size(), limits.depth_max + 2);
+    const size_t capacity = std::max<size_t>(padded.size(), 64);  // as above: the parser refuses small ones
+    parser = simdjson::dom::parser(capacity);
+    error = parser.allocate(capacity, limits.depth_max + 2);
     if (!error) error = parser.parse(padded).get(root);
   }
   if (error) return invalid_argument(fmt::format("JSON: {}", simdjson::error_message(error)));
