@@ -2,15 +2,22 @@
 // The vision tower: canvases to image rows of the language model's width. Patches, a bidirectional transformer with two-axis
 // rotary positions, and the projector (dspark-vision.md 3.3-3.5; rounding points of model.md 9.10). Images never see each
 // other, so a row's bits depend on its own canvas alone, whatever else is in the call and however many threads run it.
-// Thread: one caller at a time per thread pool.
+// Thread: one caller at a time per execution context.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
-#include "base/thread_pool.h"
+#include "kernels/linear/linear.h"
+#include "kernels/norm/norm.h"
+#include "kernels/vision_activation/vision_activation.h"
+#include "kernels/vision_attention/vision_attention.h"
+#include "kernels/vision_rope/vision_rope.h"
 #include "tensor/bfloat16.h"
 #include "tensor/buffer.h"
 #include "tensor/packed_matrix.h"
@@ -30,7 +37,7 @@ struct ImageEncoderConfig {
   int64_t model_hidden = 5120;  // width of the language model = of the image rows
 };
 
-// Borrowed views of the checkpoint's tensors, bf16 as stored; the owner keeps them alive during the call.
+// Borrowed views of the checkpoint's tensors, bf16 as stored; the owner keeps them alive as long as the encoder.
 struct ImageEncoderLayerWeights {
   Bf16Vector norm1, norm2;  // [hidden]
   Bf16Matrix wqkv;          // [3 hidden, hidden], rows: q, k, v
@@ -52,7 +59,7 @@ struct ImageEncoderWeights {
   Bf16Vector aligner_w2_bias;   // [model_hidden]
 };
 
-// Each view's shape against the config: "vision: layer 3 wqkv: out is 96, expected 192".
+// Each shape against the config: "vision: layer 3 wqkv is [96, 64], expected [192, 64]".
 Status check(const ImageEncoderConfig& config, const ImageEncoderWeights& weights);
 
 struct ImageRows {
@@ -61,12 +68,51 @@ struct ImageRows {
   ImageDigest digest{};
 };
 
-// Several canvases in one call share the weights' passes through memory. Errors: invalid_argument from check().
-Result<std::vector<ImageRows>> encode_images(std::span<const Canvas* const> canvases, const ImageEncoderConfig& config,
-                                             const ImageEncoderWeights& weights, ThreadPool& pool);
+// Sees the activations on the way: "patch_embed", then "attn" and "block" per layer, "vit_out" (all images of a pass, one under
+// the other), "aligner_out" (per image).
+using ImageEncoderTap = std::function<void(std::string_view name, View<const bf16, dim::rows, dim::hidden> rows)>;
 
-// Decoded image to rows in one call: make_canvas, then encode_images of one.
-Result<ImageRows> encode_image(const RgbImage& image, const ImageEncoderConfig& config, const ImageEncoderWeights& weights,
-                               ThreadPool& pool);
+class ImageEncoder {
+ public:
+  // Errors: invalid_argument from check(), unimplemented where an op has no row for the target.
+  static Result<ImageEncoder> create(const ImageEncoderConfig& config, ImageEncoderWeights weights, const Target& target);
+
+  // One result per canvas, in order; canvases must have been made with this config's plan. Images share the weights' passes
+  // through memory, up to kPatchesPerPass patches at a time.
+  std::vector<ImageRows> encode(std::span<const Canvas* const> canvases, const ExecutionContext& context,
+                                const ImageEncoderTap& tap = nullptr) const;
+
+  const ImageEncoderConfig& config() const { return config_; }
+
+ private:
+  struct Pass;
+  struct Kernels {
+    Kernel<LinearParams> linear;
+    Kernel<NormParams> norm;
+    Kernel<VisionRopeParams> rope;
+    Kernel<VisionAttentionParams> attention;
+    Kernel<GatedSiluParams> gated_silu;
+    Kernel<GeluParams> gelu;
+    Kernel<ResidualParams> residual;
+  };
+  ImageEncoder(const ImageEncoderConfig& config, ImageEncoderWeights weights, const Kernels& kernels)
+      : config_(config), weights_(std::move(weights)), kernels_(kernels) {}
+
+  void encode_pass(std::span<const Canvas* const> canvases, const ExecutionContext& context, const ImageEncoderTap& tap,
+                   std::vector<ImageRows>& out) const;
+  void run_tower(const Pass& pass) const;
+  void run_attention(const Pass& pass, const ImageEncoderLayerWeights& layer) const;
+  void run_mlp(const Pass& pass, const ImageEncoderLayerWeights& layer) const;
+  ImageRows project(const Pass& pass, const Canvas& canvas, const Range& patches) const;
+
+  ImageEncoderConfig config_;
+  ImageEncoderWeights weights_;
+  Kernels kernels_;
+};
+
+inline constexpr int64_t kPatchesPerPass = 16384;  // bounds the activations: about 0.4 GB at the released widths
+
+// Decoded image to rows in one call.
+ImageRows encode_image(const RgbImage& image, const ImageEncoder& encoder, const ExecutionContext& context);
 
 }  // namespace deepinfer

@@ -61,7 +61,7 @@ TEST(VisionAttention, AgreesWithADoublePrecisionRecomputation) {
           total += double{want[static_cast<size_t>(d)]} * double{want[static_cast<size_t>(d)]};
         }
       }
-    EXPECT_LT(std::sqrt(error / total), 0.004);  // weights and result are rounded to bf16
+    EXPECT_LT(std::sqrt(error / total), 0.002);  // the result is rounded to bf16
   });
 }
 

@@ -35,15 +35,7 @@ static inline __m256 exp8(__m256 x) {
 
 static inline float exp1(float x) { return _mm256_cvtss_f32(exp8(_mm256_set1_ps(x))); }
 
-// To nearest bf16, ties to even; the inputs are finite.
-static inline __m256 round_to_bf16(__m256 x) {
-  const __m256i u = _mm256_castps_si256(x);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-  const __m256i up = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
-  return _mm256_castsi256_ps(_mm256_and_si256(up, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u))));
-}
-
-// c[6][16] += a[6][depth] b[depth][16], terms in ascending depth.
+// c[6][16] += a[6][depth] b[depth][16], terms in ascending depth, fused.
 static inline void multiply_tile(const float* a, int64_t a_stride, const float* b, int64_t depth, float* c, int64_t c_stride) {
   __m256 sum[kRows][2];
   for (int i = 0; i < kRows; ++i) {
@@ -93,7 +85,7 @@ static inline float fold_sum(__m256 low, __m256 high) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-// Scores of one query to bf16 weights; returns what the accumulated output must be multiplied by.
+// Scores of one query to weights; returns what the accumulated output must be multiplied by.
 static float weigh_row(float* scores, int64_t num_keys, int64_t padded_keys, float scale, float* max, float* sum) {
   const float lowest = -__builtin_inff();
   const __m256 factor = _mm256_set1_ps(scale);
@@ -109,8 +101,8 @@ static float weigh_row(float* scores, int64_t num_keys, int64_t padded_keys, flo
     const __m256 w1 = exp8(_mm256_sub_ps(_mm256_loadu_ps(scores + j + 8), shift));
     low = _mm256_add_ps(low, w0);
     high = _mm256_add_ps(high, w1);
-    _mm256_storeu_ps(scores + j, round_to_bf16(w0));
-    _mm256_storeu_ps(scores + j + 8, round_to_bf16(w1));
+    _mm256_storeu_ps(scores + j, w0);
+    _mm256_storeu_ps(scores + j + 8, w1);
   }
   *sum = *sum * rescale + fold_sum(low, high);
   *max = new_max;

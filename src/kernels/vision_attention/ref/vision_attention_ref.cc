@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -32,7 +33,10 @@ void add_key_block(const VisionAttentionParams& p, int64_t query, int64_t head, 
   for (int64_t j = 0; j < keys.size(); ++j) {
     const float weight = exp_in_lanes(scores[static_cast<size_t>(j)] - max);
     sum.add(j, weight);
-    for (int64_t d = 0; d < head_dim; ++d) state.out[static_cast<size_t>(d)] += round_to_bf16(weight) * to_float(p.v(keys.begin + j, head, d));
+    for (int64_t d = 0; d < head_dim; ++d) {
+      float& out = state.out[static_cast<size_t>(d)];
+      out = std::fma(weight, to_float(p.v(keys.begin + j, head, d)), out);
+    }
   }
   state.sum = state.sum * rescale + sum.total();
   state.max = max;
