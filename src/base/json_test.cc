@@ -72,4 +72,12 @@ TEST(Json, ComparesObjectsWithoutOrder) {
   EXPECT_FALSE(parse_json("1").value() == parse_json("1.0").value());
 }
 
+TEST(Json, WideIntegersInShortTextsAreReadAsDoubles) {
+  JsonLimits limits;
+  limits.wide_integers = true;
+  const auto value = parse_json("{\"a\":12345678901234567890123}", limits);
+  ASSERT_TRUE(value.ok()) << value.status().message();
+  EXPECT_EQ(value->find("a")->as_double(), 12345678901234567890123.0);
+}
+
 }  // namespace deepinfer

@@ -21,20 +21,6 @@ std::string_view stop_name(FinishReason reason) {
   return "end_turn";
 }
 
-// What the model wrote as arguments, as a JSON value; {} when it is none (cut off, or malformed).
-void append_input(std::string& out, const std::string& arguments) {
-  JsonLimits limits;
-  limits.depth_max = 127;
-  limits.refuse_duplicate_keys = false;
-  limits.wide_integers = true;
-  const auto value = parse_json(arguments, limits);
-  if (value.ok()) {
-    append_json(out, value.value());
-  } else {
-    out += "{}";
-  }
-}
-
 class MessagesEncoder : public ResponseEncoder {
  public:
   MessagesEncoder(const ResponseContext& context, const ResponseIdentity& identity)
@@ -157,7 +143,7 @@ class MessagesEncoder : public ResponseEncoder {
         break;
       default:
         content_ += tool_head_;
-        append_input(content_, text_);
+        append_arguments(content_, text_);
     }
     content_ += '}';
     text_.clear();

@@ -195,7 +195,8 @@ class ResponsesEncoder : public ResponseEncoder {
         break;
       case Item::kFunction: write_done("response.function_call_arguments.done", "arguments", out); break;
       case Item::kSearch:
-        if (!parse_json(text_).ok()) status = "incomplete";
+        scratch_.clear();
+        if (!append_arguments(scratch_, text_)) status = "incomplete";
         break;
       case Item::kNone: break;
     }
@@ -287,20 +288,13 @@ class ResponsesEncoder : public ResponseEncoder {
         out += call_head_;
         append_member(out, "input", text_);
         break;
-      case Item::kSearch: append_search(out); break;
+      case Item::kSearch:
+        out += call_head_ + ",\"arguments\":";
+        append_arguments(out, status == "completed" ? std::string_view(text_) : std::string_view());
+        break;
       case Item::kNone: break;
     }
     out += '}';
-  }
-
-  void append_search(std::string& out) const {
-    out += call_head_ + ",\"arguments\":";
-    const auto arguments = parse_json(text_);
-    if (arguments.ok()) {
-      append_json(out, arguments.value());
-    } else {
-      out += "{}";
-    }
   }
 
   void finish(const ChatEvents& events, WireEvents& out) {

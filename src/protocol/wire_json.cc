@@ -45,6 +45,20 @@ void append_token(std::string& out, std::string_view bytes, double logprob) {
 void append_number(std::string& out, uint64_t value) { append_integer(out, value); }
 void append_number(std::string& out, int64_t value) { append_integer(out, value); }
 
+bool append_arguments(std::string& out, std::string_view arguments) {
+  JsonLimits limits;
+  limits.depth_max = 127;
+  limits.refuse_duplicate_keys = false;
+  limits.wide_integers = true;
+  const auto value = parse_json(arguments, limits);
+  if (value.ok()) {
+    append_json(out, value.value());
+  } else {
+    out += "{}";
+  }
+  return value.ok();
+}
+
 void append_logprobs(std::string& out, const ChatEvents& events, Range logprobs) {
   for (int64_t i = logprobs.begin; i < logprobs.end; ++i) {
     const TokenLogprob& token = events.logprobs[static_cast<size_t>(i)];

@@ -28,6 +28,10 @@ inline void append_member(std::string& out, std::string_view key, uint64_t value
   append_number(out, value);
 }
 
+// The arguments of a call as the model wrote them, as a value; {} when they are no JSON (cut off, or malformed). Of
+// repeated keys the last counts. True when they were JSON.
+bool append_arguments(std::string& out, std::string_view arguments);
+
 // The log probabilities of one event as comma-separated objects {token, logprob, bytes, top_logprobs}. A token whose
 // bytes are not valid UTF-8 is shown as \xNN escapes of all its bytes.
 void append_logprobs(std::string& out, const ChatEvents& events, Range logprobs);
