@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "base/utf8.h"
 
+#include <cstring>
+
 namespace deepinfer {
 namespace {
 
@@ -58,6 +60,14 @@ bool is_incomplete_utf8(std::string_view text) {
 
 bool is_valid_utf8(std::string_view text) {
   while (!text.empty()) {
+    if (text.size() >= 8) {  // ASCII goes by eight
+      uint64_t word;
+      std::memcpy(&word, text.data(), 8);
+      if ((word & 0x8080808080808080u) == 0) {
+        text.remove_prefix(8);
+        continue;
+      }
+    }
     const CodePoint c = decode_utf8(text);
     if (c.num_bytes == 0) return false;
     text.remove_prefix(c.num_bytes);

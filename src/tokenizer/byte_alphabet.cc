@@ -39,17 +39,13 @@ std::optional<std::string> bytes_of_written(std::string_view written) {
   std::string bytes;
   bytes.reserve(written.size());
   while (!written.empty()) {
-    char32_t value = static_cast<uint8_t>(written[0]);
-    size_t num_bytes = 1;
-    if (value >= 0x80) {
-      const CodePoint point = decode_utf8(written);
-      if (point.num_bytes == 0) return std::nullopt;
-      value = point.value;
-      num_bytes = point.num_bytes;
-    }
+    const uint8_t first = static_cast<uint8_t>(written[0]);
+    const CodePoint point = first < 0x80 ? CodePoint{first, 1} : decode_utf8(written);
+    if (point.num_bytes == 0) return std::nullopt;
+    const char32_t value = point.value;
     if (value >= kAlphabetEnd || kAlphabet.byte[value] < 0) return std::nullopt;
     bytes.push_back(static_cast<char>(kAlphabet.byte[value]));
-    written.remove_prefix(num_bytes);
+    written.remove_prefix(point.num_bytes);
   }
   return bytes;
 }

@@ -50,7 +50,7 @@ class TokenTrie::Builder {
     std::bitset<256> cells, bases;
     int num_refusals = 0;
   };
-  static constexpr int kRefusalsMax = 32;
+  static constexpr int kRefusalsMax = 8;
 
   static uint64_t head_of(std::string_view bytes) {
     uint64_t head = 0;
@@ -113,12 +113,15 @@ class TokenTrie::Builder {
     return take(blocks_.size() - 1, free_base(blocks_.back()));
   }
 
-  // Lower eight bits of a base whose cells are all free in the block, or -1.
+  // Lower eight bits of a base whose cells are all free in the block, or -1. Tried are the bases that put the first branch
+  // into a free cell.
   int free_base(const Block& block) const {
-    for (int low = 0; low < 256; ++low) {
+    const std::bitset<256> free_cells = ~block.cells;
+    for (size_t cell = free_cells._Find_first(); cell < 256; cell = free_cells._Find_next(cell)) {
+      const size_t low = cell ^ children_[0].byte;
       if (block.bases[low]) continue;
       const auto is_free = [&](const Child& child) { return !block.cells[low ^ child.byte]; };
-      if (std::all_of(children_.begin(), children_.end(), is_free)) return low;
+      if (std::all_of(children_.begin() + 1, children_.end(), is_free)) return static_cast<int>(low);
     }
     return -1;
   }

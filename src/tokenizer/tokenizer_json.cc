@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <functional>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "base/json.h"
+#include "base/utf8.h"
 #include "tokenizer/byte_alphabet.h"
+#include "tokenizer/json_cursor.h"
 
 namespace deepinfer {
 namespace {
@@ -21,8 +24,8 @@ constexpr std::string_view kSplitPatterns[] = {
 };
 
 // What a message shows of a value from the file.
+constexpr size_t kShownBytes = 80;
 std::string shown(const Json* value) {
-  static constexpr size_t kShownBytes = 80;
   if (value == nullptr) return "nothing";
   std::string text = to_json(*value);
   if (text.size() > kShownBytes) text = text.substr(0, kShownBytes) + "...";
@@ -102,25 +105,74 @@ Status check_model(const Json* model) {
   if (!is_absent(*model, "type") && !is_type(model, "BPE")) return unsupported("model.type", "BPE", model->find("type"));
   for (const char* key : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"})
     if (!is_off(*model, key)) return unsupported(fmt::format("model.{}", key), "off", model->find(key));
-  const Json* vocab = model->find("vocab");
-  if (vocab == nullptr || !vocab->is_object()) return unsupported("model.vocab", "an object", vocab);
-  const Json* merges = model->find("merges");
-  if (merges == nullptr || !merges->is_array()) return unsupported("model.merges", "an array", merges);
   return {};
 }
+
+// Texts one after the other in one block.
+class Spellings {
+ public:
+  void add(std::string_view text) {
+    memory_ += text;
+    ends_.push_back(memory_.size());
+  }
+  // The view is valid until the next add().
+  std::string_view operator[](size_t i) const {
+    const size_t begin = i == 0 ? 0 : ends_[i - 1];
+    return std::string_view(memory_).substr(begin, ends_[i] - begin);
+  }
+
+ private:
+  std::string memory_;
+  std::vector<size_t> ends_;
+};
+
+// Ids by spelling: a flat table, since half a million look-ups are most of the work of loading.
+class WrittenIndex {
+ public:
+  WrittenIndex() : slots_(1) {}
+  void resize(size_t num_keys) { slots_.assign(std::bit_ceil(2 * num_keys + 1), {}); }
+  bool insert(std::string_view key, TokenId id) {
+    Slot& slot = slots_[slot_of(key)];
+    if (slot.id >= 0) return false;
+    slot = {key, id};
+    return true;
+  }
+  TokenId find(std::string_view key) const { return slots_[slot_of(key)].id; }  // -1: absent
+
+ private:
+  struct Slot {
+    std::string_view key;
+    TokenId id = -1;
+  };
+  size_t slot_of(std::string_view key) const {
+    size_t slot = std::hash<std::string_view>()(key) & (slots_.size() - 1);
+    while (slots_[slot].id >= 0 && slots_[slot].key != key) slot = (slot + 1) & (slots_.size() - 1);
+    return slot;
+  }
+  std::vector<Slot> slots_;
+};
 
 class Reader {
  public:
   Reader(const TokenizerLimits& limits, TokenizerFile& file) : limits_(limits), file_(file) {}
 
-  Status read_vocab(const Json::Object& vocab) {
-    written_.reserve(vocab.size());
-    file_.tokens.reserve(vocab.size());
-    for (const auto& [written, value] : vocab) {
-      if (!value.is_integer()) return unsupported(fmt::format("model.vocab[\"{}\"]", written), "an id", &value);
-      TRY(add_token(value, written, fmt::format("model.vocab[\"{}\"]", written)));
-      written_.emplace(written, file_.tokens.back().id);
+  Status read_vocab(std::string_view vocab) {
+    JsonCursor cursor(vocab);
+    if (!cursor.enter('{')) return damaged("model.vocab", "an object", cursor);
+    while (cursor.next('}')) {
+      const std::string_view written = cursor.key();
+      const int64_t id = cursor.integer();
+      if (!cursor.ok()) return damaged("model.vocab", "texts and ids", cursor);
+      if (Status status = add_token(id, written); !status.ok())
+        return status.prefixed(fmt::format("tokenizer.json: model.vocab[\"{}\"]", written));
+      vocab_ids_.push_back(file_.tokens.back().id);
+      spellings_.add(written);
     }
+    if (!cursor.at_end()) return damaged("model.vocab", "an object", cursor);
+    written_.resize(vocab_ids_.size());
+    for (size_t i = 0; i < vocab_ids_.size(); ++i)
+      if (!written_.insert(spellings_[i], vocab_ids_[i]))
+        return invalid_argument(fmt::format("tokenizer.json: model.vocab[\"{}\"]: listed twice", spellings_[i]));
     return {};
   }
 
@@ -132,51 +184,45 @@ class Reader {
     return {};
   }
 
-  Status read_merges(const Json::Array& merges) {
-    if (merges.size() > static_cast<size_t>(limits_.ids_max))
-      return resource_exhausted(fmt::format("tokenizer.json: model.merges: more than {} entries", limits_.ids_max));
-    file_.merges.reserve(merges.size());
-    std::unordered_set<uint64_t> seen;
-    seen.reserve(merges.size());
-    std::string joined;
-    for (size_t i = 0; i < merges.size(); ++i) {
-      std::string_view left, right;
-      if (!pair_of(merges[i], left, right))
-        return unsupported(fmt::format("model.merges[{}]", i), "\"left right\"", &merges[i]);
-      joined.assign(left).append(right);
-      const auto a = written_.find(left), b = written_.find(right), c = written_.find(joined);
-      if (a == written_.end() || b == written_.end() || c == written_.end())
-        return unsupported(fmt::format("model.merges[{}]", i), "parts and result in the vocabulary", &merges[i]);
-      if (!seen.insert(static_cast<uint64_t>(a->second) << 32 | static_cast<uint32_t>(b->second)).second)
-        return unsupported(fmt::format("model.merges[{}]", i), "a pair not listed before", &merges[i]);
-      if (!is_ordinary(a->second) || !is_ordinary(b->second) || !is_ordinary(c->second))
-        return unsupported(fmt::format("model.merges[{}]", i), "byte-level parts that are no added tokens", &merges[i]);
-      file_.merges.push_back({a->second, b->second, c->second});
+  Status read_merges(std::string_view merges) {
+    JsonCursor cursor(merges);
+    if (!cursor.enter('[')) return damaged("model.merges", "an array", cursor);
+    std::string left, right;
+    while (cursor.next(']')) {
+      if (!read_pair(cursor, left, right)) return damaged(merge_path(), "\"left right\"", cursor);
+      const TokenId a = written_.find(left), b = written_.find(right), c = written_.find(left.append(right));
+      if (a < 0 || b < 0 || c < 0) return bad_merge("parts and result in the vocabulary", left);
+      if (!is_ordinary(a) || !is_ordinary(b) || !is_ordinary(c)) return bad_merge("byte-level parts that are no added tokens", left);
+      file_.merges.push_back({a, b, c});
+      if (static_cast<int64_t>(file_.merges.size()) > limits_.ids_max)
+        return resource_exhausted(fmt::format("tokenizer.json: model.merges: more than {} entries", limits_.ids_max));
     }
-    return {};
+    if (!cursor.at_end()) return damaged("model.merges", "an array", cursor);
+    return check_distinct();
   }
 
   Status find_bytes() {
     file_.byte_tokens.resize(256);
     for (unsigned byte = 0; byte < 256; ++byte) {
       const std::string bytes(1, static_cast<char>(byte));
-      const auto found = written_.find(written_of_bytes(bytes));
-      if (found == written_.end() || !is_ordinary(found->second))
+      const TokenId found = written_.find(written_of_bytes(bytes));
+      if (found < 0 || !is_ordinary(found))
         return invalid_argument(fmt::format("tokenizer.json: model.vocab: no token for the byte 0x{:02X}", byte));
-      file_.byte_tokens[byte] = found->second;
+      file_.byte_tokens[byte] = found;
     }
     return {};
   }
 
  private:
-  Status add_token(const Json& id, std::string_view written, const std::string& path) {
-    if (id.kind() != Json::Kind::kInt || id.as_int() < 0 || id.as_int() >= limits_.ids_max)
-      return resource_exhausted(fmt::format("tokenizer.json: {}: expected an id in [0, {}), found {}", path, limits_.ids_max, shown(&id)));
+  // The message lacks the path, which is spelled for an error only.
+  Status add_token(int64_t id, std::string_view written) {
+    if (id < 0 || id >= limits_.ids_max)
+      return resource_exhausted(fmt::format("expected an id in [0, {}), found {}", limits_.ids_max, id));
     if (written.size() > limits_.token_bytes_max)
-      return resource_exhausted(fmt::format("tokenizer.json: {}: longer than {} bytes", path, limits_.token_bytes_max));
-    const TokenId number = static_cast<TokenId>(id.as_int());
+      return resource_exhausted(fmt::format("longer than {} bytes", limits_.token_bytes_max));
+    const TokenId number = static_cast<TokenId>(id);
     if (static_cast<size_t>(number) >= place_.size()) place_.resize(static_cast<size_t>(number) + 1, -1);
-    if (place_[number] >= 0) return unsupported(path, "an id used once", &id);
+    if (place_[number] >= 0) return invalid_argument(fmt::format("expected an id used once, found {}", number));
     place_[number] = static_cast<int32_t>(file_.tokens.size());
     std::optional<std::string> bytes = bytes_of_written(written);
     alphabetic_.push_back(bytes.has_value());
@@ -188,16 +234,19 @@ class Reader {
   Status read_one_added(const Json& entry, const std::string& path) {
     const Json* id = entry.find("id");
     const Json* content = entry.find("content");
-    if (id == nullptr || !id->is_integer()) return unsupported(path + ".id", "an id", id);
+    if (id == nullptr || id->kind() != Json::Kind::kInt) return unsupported(path + ".id", "an id", id);
     if (content == nullptr || !content->is_string() || content->as_string().empty())
       return unsupported(path + ".content", "a text", content);
     for (const char* key : {"single_word", "lstrip", "rstrip"})
       if (!is_off(entry, key)) return unsupported(fmt::format("{}.{}", path, key), "false", entry.find(key));
     const std::string& text = content->as_string();
-    const auto twin = written_.find(text);
-    if (twin == written_.end()) TRY(add_token(*id, text, path));
-    else if (twin->second != id->as_double()) return unsupported(path + ".id", fmt::format("{} as in model.vocab", twin->second), id);
-    const TokenId number = twin == written_.end() ? file_.tokens.back().id : twin->second;
+    TokenId number = written_.find(text);
+    if (number < 0) {
+      if (Status status = add_token(id->as_int(), text); !status.ok()) return status.prefixed(fmt::format("tokenizer.json: {}", path));
+      number = file_.tokens.back().id;
+    } else if (number != id->as_int()) {
+      return unsupported(path + ".id", fmt::format("{} as in model.vocab", number), id);
+    }
     Vocabulary::Token& token = file_.tokens[place_[number]];
     if (token.is_control || !contents_.insert(text).second) return unsupported(path, "each added token once", &entry);
     token.is_control = true;
@@ -206,20 +255,42 @@ class Reader {
     return {};
   }
 
-  static bool pair_of(const Json& merge, std::string_view& left, std::string_view& right) {
-    if (merge.is_array()) {
-      const Json::Array& parts = merge.as_array();
-      if (parts.size() != 2 || !parts[0].is_string() || !parts[1].is_string()) return false;
-      left = parts[0].as_string();
-      right = parts[1].as_string();
-      return true;
+  Status check_distinct() const {
+    const auto key = [](const TokenizerFile::Merge& merge) { return static_cast<uint64_t>(merge.left) << 32 | static_cast<uint32_t>(merge.right); };
+    std::vector<uint64_t> pairs;
+    pairs.reserve(file_.merges.size());
+    for (const TokenizerFile::Merge& merge : file_.merges) pairs.push_back(key(merge));
+    std::sort(pairs.begin(), pairs.end());
+    const auto twin = std::adjacent_find(pairs.begin(), pairs.end());
+    if (twin == pairs.end()) return {};
+    size_t last = file_.merges.size() - 1;
+    while (key(file_.merges[last]) != *twin) --last;
+    return invalid_argument(fmt::format("tokenizer.json: model.merges[{}]: expected a pair not listed before", last));
+  }
+
+  std::string merge_path() const { return fmt::format("model.merges[{}]", file_.merges.size()); }
+  Status bad_merge(std::string_view expected, std::string_view joined) const {
+    return invalid_argument(fmt::format("tokenizer.json: {}: expected {}, found the result \"{}\"", merge_path(), expected,
+                                        joined.substr(0, kShownBytes)));
+  }
+  static Status damaged(std::string_view path, std::string_view expected, const JsonCursor& cursor) {
+    return invalid_argument(fmt::format("tokenizer.json: {}: expected {}, {} bytes into it", path, expected, cursor.offset()));
+  }
+
+  // "left right", or as newer files write it ["left", "right"].
+  static bool read_pair(JsonCursor& cursor, std::string& left, std::string& right) {
+    if (cursor.peek() == '[') {
+      if (!cursor.enter('[') || !cursor.next(']')) return false;
+      left.assign(cursor.string());
+      if (!cursor.next(']')) return false;
+      right.assign(cursor.string());
+      return cursor.ok() && !cursor.next(']') && cursor.ok();
     }
-    if (!merge.is_string()) return false;
-    const std::string_view text = merge.as_string();
+    const std::string_view text = cursor.string();
     const size_t space = text.find(' ');
-    if (space == std::string_view::npos) return false;
-    left = text.substr(0, space);
-    right = text.substr(space + 1);
+    if (!cursor.ok() || space == std::string_view::npos) return false;
+    left.assign(text.substr(0, space));
+    right.assign(text.substr(space + 1));
     return true;
   }
 
@@ -227,27 +298,74 @@ class Reader {
 
   const TokenizerLimits& limits_;
   TokenizerFile& file_;
-  std::unordered_map<std::string_view, TokenId> written_;  // model vocabulary by its spelling in the file
+  std::vector<TokenId> vocab_ids_;
+  Spellings spellings_;   // of vocab_ids_
+  WrittenIndex written_;  // model vocabulary by its spelling in the file
   std::unordered_set<std::string_view> contents_;
   std::vector<int32_t> place_;  // id -> index in file_.tokens
   std::vector<bool> alphabetic_;  // by index in file_.tokens
 };
 
+// The file without its two tables, which stay slices of the text.
+struct Outline {
+  Json root;
+  std::string_view vocab, merges;
+};
+
+Status parse_member(Json& object, std::string_view key, std::string_view text) {
+  if (object.find(key) != nullptr) return invalid_argument(fmt::format("tokenizer.json: \"{}\": listed twice", key.substr(0, kShownBytes)));
+  auto value = parse_json(text, {.bytes_max = SIZE_MAX});
+  if (!value.ok()) return value.status().prefixed(fmt::format("tokenizer.json: {}", key.substr(0, kShownBytes)));
+  object.set(key, *std::move(value));
+  return {};
+}
+
+Status outline_model(JsonCursor& cursor, Outline& outline) {
+  Json model = Json::Object{};
+  if (!cursor.enter('{')) return invalid_argument("tokenizer.json: model: expected an object");
+  while (cursor.next('}')) {
+    const std::string key(cursor.key());
+    const std::string_view value = cursor.skip_value();
+    std::string_view* table = key == "vocab" ? &outline.vocab : key == "merges" ? &outline.merges : nullptr;
+    if (!cursor.ok()) break;
+    if (table != nullptr && !table->empty()) return invalid_argument(fmt::format("tokenizer.json: model.{}: listed twice", key));
+    if (table != nullptr) *table = value;
+    else TRY(parse_member(model, key, value));
+  }
+  outline.root.set("model", std::move(model));
+  return {};
+}
+
+Result<Outline> outline_of(std::string_view json) {
+  static constexpr size_t kMembersMax = 64;
+  Outline outline;
+  outline.root = Json::Object{};
+  JsonCursor cursor(json);
+  if (!cursor.enter('{')) return invalid_argument("tokenizer.json: expected an object");
+  while (cursor.next('}')) {
+    const std::string key(cursor.key());
+    if (key == "model" && outline.root.find(key) == nullptr && cursor.ok()) TRY(outline_model(cursor, outline));
+    else if (const std::string_view value = cursor.skip_value(); cursor.ok()) TRY(parse_member(outline.root, key, value));
+    if (outline.root.as_object().size() > kMembersMax) return resource_exhausted("tokenizer.json: more than 64 members");
+  }
+  if (!cursor.at_end()) return invalid_argument(fmt::format("tokenizer.json: not JSON at byte {}", cursor.offset()));
+  return outline;
+}
+
 }  // namespace
 
 Result<TokenizerFile> read_tokenizer_json(std::string_view json, const TokenizerLimits& limits) {
-  auto parsed = parse_json(json, {.bytes_max = limits.bytes_max});
-  if (!parsed.ok()) return parsed.status().prefixed("tokenizer.json");
-  const Json& root = *parsed;
-  if (!root.is_object()) return unsupported("(root)", "an object", &root);
-  TRY(check_surroundings(root));
-  const Json* model = root.find("model");
-  TRY(check_model(model));
+  if (json.size() > limits.bytes_max)
+    return resource_exhausted(fmt::format("tokenizer.json: {} bytes, more than {}", json.size(), limits.bytes_max));
+  if (!is_valid_utf8(json)) return invalid_argument("tokenizer.json: not UTF-8");
+  ASSIGN_OR_RETURN(const Outline outline, outline_of(json));
+  TRY(check_surroundings(outline.root));
+  TRY(check_model(outline.root.find("model")));
   TokenizerFile file;
   Reader reader(limits, file);
-  TRY(reader.read_vocab(model->find("vocab")->as_object()));
-  TRY(reader.read_added(root.find("added_tokens")));
-  TRY(reader.read_merges(model->find("merges")->as_array()));
+  TRY(reader.read_vocab(outline.vocab));
+  TRY(reader.read_added(outline.root.find("added_tokens")));
+  TRY(reader.read_merges(outline.merges));
   TRY(reader.find_bytes());
   return file;
 }
