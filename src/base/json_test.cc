@@ -77,7 +77,7 @@ TEST(Json, WideIntegersInShortTextsAreReadAsDoubles) {
   limits.wide_integers = true;
   const auto value = parse_json("{\"a\":12345678901234567890123}", limits);
   ASSERT_TRUE(value.ok()) << value.status().message();
-  EXPECT_EQ(value->find("a")->as_double(), 12345678901234567890123.0);
+  EXPECT_EQ(value.value().find("a")->as_double(), 12345678901234567890123.0);
 }
 
 }  // namespace deepinfer
