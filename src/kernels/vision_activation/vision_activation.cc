@@ -37,7 +37,8 @@ Cost estimate(const ResidualParams& p) {
 }
 
 KernelRows<GatedSiluParams> gated_silu_rows() {
-  static const KernelRow<GatedSiluParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", gated_silu_ref}};
+  static const KernelRow<GatedSiluParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", gated_silu_ref}};
   return kRows;
 }
 KernelRows<GeluParams> gelu_rows() {
@@ -45,7 +46,8 @@ KernelRows<GeluParams> gelu_rows() {
   return kRows;
 }
 KernelRows<ResidualParams> residual_rows() {
-  static const KernelRow<ResidualParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", residual_ref}};
+  static const KernelRow<ResidualParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", residual_ref}};
   return kRows;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The pointwise functions of the vision tower with the reference's rounding points (model.md 9.10): bf16 in, fp32 inside, bf16
-// after each function. A function of one bf16 number has 65,536 values, so each is a table made at first use.
+// The pointwise functions of the vision tower with the reference's rounding points (model.md 9.10): bf16 in, fp32
+// inside, bf16 after each function. A function of one bf16 number has 65,536 values, so each is a table made at first
+// use.
 #pragma once
 
 #include "kernels/op.h"

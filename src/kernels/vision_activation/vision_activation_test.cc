@@ -56,7 +56,8 @@ TEST(VisionActivation, RowsOfStridedInputsAreIndependent) {
   Rng rng(9);
   const std::vector<bf16> x = random_bf16(rng, 40 * 14, 3.f);
   expect_rows_agree(gated_silu_rows(), std::vector<bf16>(40 * 7), [&](auto& out) {
-    return GatedSiluParams{.gate = {x.data(), {40, 7}, {14, 1}}, .up = {x.data() + 7, {40, 7}, {14, 1}}, .out = {out.data(), {40, 7}}};
+    return GatedSiluParams{
+        .gate = {x.data(), {40, 7}, {14, 1}}, .up = {x.data() + 7, {40, 7}, {14, 1}}, .out = {out.data(), {40, 7}}};
   });
 }
 

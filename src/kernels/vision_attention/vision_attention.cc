@@ -21,7 +21,8 @@ Status check(const VisionAttentionParams& p) {
   int64_t end = 0;
   for (const Range& image : p.images) {
     if (image.begin < end || image.end < image.begin || image.end > p.q.size[0])
-      return invalid_argument(fmt::format("images: range [{}, {}) after {} in {} tokens", image.begin, image.end, end, p.q.size[0]));
+      return invalid_argument(
+          fmt::format("images: range [{}, {}) after {} in {} tokens", image.begin, image.end, end, p.q.size[0]));
     end = image.end;
   }
   return {};

@@ -15,8 +15,12 @@ struct Inputs {
   VisionAttentionParams params(std::span<const Range> images, bf16* out) const {
     const std::array<int64_t, 3> size = {tokens, heads, head_dim}, stride = {3 * heads * head_dim, head_dim, 1};
     const bf16* x = qkv.data();
-    return {.q = {x, size, stride}, .k = {x + heads * head_dim, size, stride}, .v = {x + 2 * heads * head_dim, size, stride},
-            .images = images, .scale = 1.f / std::sqrt(static_cast<float>(head_dim)), .out = {out, size}};
+    return {.q = {x, size, stride},
+            .k = {x + heads * head_dim, size, stride},
+            .v = {x + 2 * heads * head_dim, size, stride},
+            .images = images,
+            .scale = 1.f / std::sqrt(static_cast<float>(head_dim)),
+            .out = {out, size}};
   }
 };
 
@@ -30,7 +34,8 @@ std::vector<float> exact(const VisionAttentionParams& p, const Range& image, int
   double max = -1e300, sum = 0;
   for (int64_t j = image.begin; j < image.end; ++j) {
     double dot = 0;
-    for (int64_t d = 0; d < p.q.size[2]; ++d) dot += double{to_float(p.q(query, head, d))} * double{to_float(p.k(j, head, d))};
+    for (int64_t d = 0; d < p.q.size[2]; ++d)
+      dot += double{to_float(p.q(query, head, d))} * double{to_float(p.k(j, head, d))};
     scores.push_back(dot * double{p.scale});
     max = std::max(max, scores.back());
   }
@@ -66,10 +71,13 @@ TEST(VisionAttention, AgreesWithADoublePrecisionRecomputation) {
 }
 
 TEST(VisionAttention, EveryRowEqualsTheReferenceOnOddSizes) {
-  struct Case { int64_t heads, head_dim; std::vector<Range> images; };
-  const Case cases[] = {{1, 16, {{0, 1}}},        {2, 16, {{0, 12}, {12, 25}}},   {4, 20, {{0, 23}, {23, 24}, {24, 49}}},
-                        {1, 64, {{0, 513}}},      {3, 8, {{0, 0}, {0, 100}}},     {1, 4, {{3, 1030}}},
-                        {2, 32, {{0, 512}}},      {1, 96, {{0, 17}, {20, 44}}}};
+  struct Case {
+    int64_t heads, head_dim;
+    std::vector<Range> images;
+  };
+  const Case cases[] = {{1, 16, {{0, 1}}},   {2, 16, {{0, 12}, {12, 25}}}, {4, 20, {{0, 23}, {23, 24}, {24, 49}}},
+                        {1, 64, {{0, 513}}}, {3, 8, {{0, 0}, {0, 100}}},   {1, 4, {{3, 1030}}},
+                        {2, 32, {{0, 512}}}, {1, 96, {{0, 17}, {20, 44}}}};
   for (const Case& c : cases) {
     const int64_t tokens = c.images.back().end;
     const Inputs in = make_inputs(tokens, c.heads, c.head_dim, 11, c.head_dim == 4 ? 12.f : 2.f);

@@ -14,7 +14,8 @@ Status check(const VisionRopeParams& p) {
   TRY(check_planes("x", p.x));
   TRY(check_rows("cos", p.cos));
   TRY(check_rows("sin", p.sin));
-  if (p.x.size[2] % 2 != 0) return invalid_argument("x: head_dim is " + std::to_string(p.x.size[2]) + ", expected an even number");
+  if (p.x.size[2] % 2 != 0)
+    return invalid_argument("x: head_dim is " + std::to_string(p.x.size[2]) + ", expected an even number");
   TRY(check_shape("cos", p.cos, {p.x.size[0], p.x.size[2] / 2}));
   return check_shape("sin", p.sin, {p.x.size[0], p.x.size[2] / 2});
 }
@@ -25,7 +26,8 @@ Cost estimate(const VisionRopeParams& p) {
 }
 
 KernelRows<VisionRopeParams> vision_rope_rows() {
-  static const KernelRow<VisionRopeParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", vision_rope_ref}};
+  static const KernelRow<VisionRopeParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", vision_rope_ref}};
   return kRows;
 }
 

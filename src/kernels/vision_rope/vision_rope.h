@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Rotary embedding over two axes, as the vision tower has it (dspark-vision.md 3.4): lane d < head_dim/2 pairs with lane
-// d + head_dim/2; fp32 inside, one rounding to bf16. The caller gives cos and sin per token and pair: the first half of the
-// pairs by the patch's row, the second by its column (vision_rope_angles).
+// Rotary embedding over two axes, as the vision tower has it (dspark-vision.md 3.4): lane d < head_dim/2 pairs with
+// lane d + head_dim/2; fp32 inside, one rounding to bf16. The caller gives cos and sin per token and pair: the first
+// half of the pairs by the patch's row, the second by its column (vision_rope_angles).
 #pragma once
 
 #include "kernels/op.h"
@@ -10,8 +10,8 @@
 namespace deepinfer {
 
 struct VisionRopeParams {
-  View<bf16, dim::tokens, dim::heads, dim::head_dim> x;        // in place; token stride free
-  View<const float, dim::tokens, dim::rope_pairs> cos, sin;    // head_dim / 2 pairs
+  View<bf16, dim::tokens, dim::heads, dim::head_dim> x;      // in place; token stride free
+  View<const float, dim::tokens, dim::rope_pairs> cos, sin;  // head_dim / 2 pairs
 };
 Status check(const VisionRopeParams& params);
 Cost estimate(const VisionRopeParams& params);

@@ -37,7 +37,8 @@ TEST(VisionRope, EveryRowEqualsTheReference) {
   std::vector<float> cos(300 * 8), sin(300 * 8);
   vision_rope_angles(20, 15, 10000, {cos.data(), {300, 8}}, {sin.data(), {300, 8}});
   expect_rows_agree(vision_rope_rows(), random_bf16(rng, 300 * 3 * 16 * 2, 2.f), [&](auto& x) {
-    return VisionRopeParams{.x = {x.data(), {300, 3, 16}, {96, 16, 1}}, .cos = {cos.data(), {300, 8}}, .sin = {sin.data(), {300, 8}}};
+    return VisionRopeParams{
+        .x = {x.data(), {300, 3, 16}, {96, 16, 1}}, .cos = {cos.data(), {300, 8}}, .sin = {sin.data(), {300, 8}}};
   });
 }
 

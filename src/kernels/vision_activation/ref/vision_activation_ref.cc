@@ -19,7 +19,8 @@ struct Table {
 template <typename Function>
 std::unique_ptr<const Table> make_table(const Function& function) {
   auto table = std::make_unique<Table>();
-  for (int code = 0; code < kNumCodes; ++code) table->value[code] = to_bf16(function(to_float(bf16{static_cast<uint16_t>(code)})));
+  for (int code = 0; code < kNumCodes; ++code)
+    table->value[code] = to_bf16(function(to_float(bf16{static_cast<uint16_t>(code)})));
   return table;
 }
 
@@ -45,9 +46,10 @@ constexpr int64_t kRowsPerItem = 16;
 // Calls body(row) for every row, sixteen rows an item.
 template <typename Body>
 void for_each_row(const ExecutionContext& context, const std::array<int64_t, 2>& size, const Body& body) {
-  for_each_item(context, ceil_div(size[0], kRowsPerItem), static_cast<double>(size[0] * size[1]), [&](int64_t item, int) {
-    for (int64_t r = item * kRowsPerItem; r < std::min((item + 1) * kRowsPerItem, size[0]); ++r) body(r);
-  });
+  for_each_item(context, ceil_div(size[0], kRowsPerItem), static_cast<double>(size[0] * size[1]),
+                [&](int64_t item, int) {
+                  for (int64_t r = item * kRowsPerItem; r < std::min((item + 1) * kRowsPerItem, size[0]); ++r) body(r);
+                });
 }
 
 }  // namespace

@@ -48,18 +48,21 @@ void pack(const VisionAttentionParams& p, const Shape& shape, const Head& head) 
   }
 }
 
-void run_tile(const VisionAttentionParams& p, const Shape& shape, const Head& head, int64_t first_query, float* scratch) {
+void run_tile(const VisionAttentionParams& p, const Shape& shape, const Head& head, int64_t first_query,
+              float* scratch) {
   float* q = scratch;
   float* out = q + kTile * shape.head_dim;
   float* weights = out + kTile * shape.width;
   const int64_t num_queries = std::min(kTile, head.tokens.end - first_query);
   std::fill_n(q, kTile * shape.head_dim, 0.f);
   for (int64_t i = 0; i < num_queries; ++i)
-    for (int64_t d = 0; d < shape.head_dim; ++d) q[i * shape.head_dim + d] = to_float(p.q(first_query + i, head.head, d));
+    for (int64_t d = 0; d < shape.head_dim; ++d)
+      q[i * shape.head_dim + d] = to_float(p.q(first_query + i, head.head, d));
   const VisionTile tile{q, head.k_panels, head.v_panels, head.tokens.size(), shape.head_dim, p.scale, weights, out};
   vision_tile_avx2(&tile);
   for (int64_t i = 0; i < num_queries; ++i)
-    for (int64_t d = 0; d < shape.head_dim; ++d) p.out(first_query + i, head.head, d) = to_bf16(out[i * shape.width + d]);
+    for (int64_t d = 0; d < shape.head_dim; ++d)
+      p.out(first_query + i, head.head, d) = to_bf16(out[i * shape.width + d]);
 }
 
 }  // namespace
@@ -79,7 +82,8 @@ void vision_attention_avx2(const ExecutionContext& context, const VisionAttentio
   const int64_t tile_floats = kTile * (shape.head_dim + shape.width + kVisionKeyBlock);
   float* scratch = context.scratch->take<float>(tile_floats * context.num_threads());
   const double work = estimate(p).flops / 2;
-  for_each_item(context, static_cast<int64_t>(heads.size()), work, [&](int64_t i, int) { pack(p, shape, heads[static_cast<size_t>(i)]); });
+  for_each_item(context, static_cast<int64_t>(heads.size()), work,
+                [&](int64_t i, int) { pack(p, shape, heads[static_cast<size_t>(i)]); });
   for_each_item(context, static_cast<int64_t>(tiles.size()), work, [&](int64_t i, int worker) {
     const TileItem& item = tiles[static_cast<size_t>(i)];
     run_tile(p, shape, heads[item.head_idx], item.first_query, scratch + worker * tile_floats);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One tile of queries of one head against all keys of its image, on packed fp32 operands. Plain data only, so that the file
-// compiled for an instruction set includes nothing else.
+// One tile of queries of one head against all keys of its image, on packed fp32 operands. Plain data only, so that the
+// file compiled for an instruction set includes nothing else.
 #pragma once
 
 #include <stdint.h>
@@ -10,13 +10,13 @@
 #define DEEPINFER_VISION_KEY_BLOCK 512
 
 struct VisionTile {
-  const float* q;        // [24][head_dim], missing queries zero
-  const float* k_panels; // [ceil(num_keys/16)][head_dim][16], missing keys zero
-  const float* v_panels; // [ceil(head_dim/16)][num_keys][16], missing channels zero
+  const float* q;         // [24][head_dim], missing queries zero
+  const float* k_panels;  // [ceil(num_keys/16)][head_dim][16], missing keys zero
+  const float* v_panels;  // [ceil(head_dim/16)][num_keys][16], missing channels zero
   int64_t num_keys, head_dim;
   float scale;
-  float* weights;        // scratch [24][512]
-  float* out;            // [24][head_dim rounded up to 16], result
+  float* weights;  // scratch [24][512]
+  float* out;      // [24][head_dim rounded up to 16], result
 };
 
 namespace deepinfer {

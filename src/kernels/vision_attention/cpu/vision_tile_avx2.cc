@@ -6,7 +6,8 @@
 
 namespace {
 
-constexpr int kTile = DEEPINFER_VISION_TILE_QUERIES, kPanel = DEEPINFER_VISION_PANEL, kKeyBlock = DEEPINFER_VISION_KEY_BLOCK;
+constexpr int kTile = DEEPINFER_VISION_TILE_QUERIES, kPanel = DEEPINFER_VISION_PANEL,
+              kKeyBlock = DEEPINFER_VISION_KEY_BLOCK;
 constexpr int kRows = 6;  // 6 x 16 results in twelve registers
 static_assert(kTile % kRows == 0 && kKeyBlock % kPanel == 0);
 
@@ -36,7 +37,8 @@ static inline __m256 exp8(__m256 x) {
 static inline float exp1(float x) { return _mm256_cvtss_f32(exp8(_mm256_set1_ps(x))); }
 
 // c[6][16] += a[6][depth] b[depth][16], terms in ascending depth, fused.
-static inline void multiply_tile(const float* a, int64_t a_stride, const float* b, int64_t depth, float* c, int64_t c_stride) {
+static inline void multiply_tile(const float* a, int64_t a_stride, const float* b, int64_t depth, float* c,
+                                 int64_t c_stride) {
   __m256 sum[kRows][2];
   for (int i = 0; i < kRows; ++i) {
     sum[i][0] = _mm256_loadu_ps(c + i * c_stride);
@@ -65,7 +67,8 @@ static void score_block(const VisionTile& t, int64_t begin, int64_t padded_keys)
         _mm256_storeu_ps(c + i * kKeyBlock, _mm256_setzero_ps());
         _mm256_storeu_ps(c + i * kKeyBlock + 8, _mm256_setzero_ps());
       }
-      multiply_tile(t.q + row * t.head_dim, t.head_dim, t.k_panels + (begin + j) * t.head_dim, t.head_dim, c, kKeyBlock);
+      multiply_tile(t.q + row * t.head_dim, t.head_dim, t.k_panels + (begin + j) * t.head_dim, t.head_dim, c,
+                    kKeyBlock);
     }
 }
 
@@ -90,7 +93,8 @@ static float weigh_row(float* scores, int64_t num_keys, int64_t padded_keys, flo
   const float lowest = -__builtin_inff();
   const __m256 factor = _mm256_set1_ps(scale);
   __m256 largest = _mm256_set1_ps(*max);
-  for (int64_t j = 0; j < padded_keys; j += 8) _mm256_storeu_ps(scores + j, _mm256_mul_ps(_mm256_loadu_ps(scores + j), factor));
+  for (int64_t j = 0; j < padded_keys; j += 8)
+    _mm256_storeu_ps(scores + j, _mm256_mul_ps(_mm256_loadu_ps(scores + j), factor));
   for (int64_t j = num_keys; j < padded_keys; ++j) scores[j] = lowest;
   for (int64_t j = 0; j < padded_keys; j += 8) largest = _mm256_max_ps(_mm256_loadu_ps(scores + j), largest);
   const float new_max = fold_max(largest), rescale = exp1(*max - new_max);
@@ -138,10 +142,12 @@ void vision_tile_avx2(const VisionTile* tile) {
     const int64_t keys = t.num_keys - begin < kKeyBlock ? t.num_keys - begin : kKeyBlock, padded = round_up16(keys);
     score_block(t, begin, padded);
     for (int i = 0; i < kTile; ++i)
-      rescale_row(t.out + i * width, width, weigh_row(t.weights + i * kKeyBlock, keys, padded, t.scale, &max[i], &sum[i]));
+      rescale_row(t.out + i * width, width,
+                  weigh_row(t.weights + i * kKeyBlock, keys, padded, t.scale, &max[i], &sum[i]));
     for (int64_t d = 0; d < width; d += kPanel)
       for (int row = 0; row < kTile; row += kRows)
-        multiply_tile(t.weights + row * kKeyBlock, kKeyBlock, t.v_panels + (d / kPanel * t.num_keys + begin) * kPanel, keys, t.out + row * width + d, width);
+        multiply_tile(t.weights + row * kKeyBlock, kKeyBlock, t.v_panels + (d / kPanel * t.num_keys + begin) * kPanel,
+                      keys, t.out + row * width + d, width);
   }
   for (int i = 0; i < kTile; ++i) divide_row(t.out + i * width, width, sum[i]);
 }

@@ -23,7 +23,8 @@ void add_key_block(const VisionAttentionParams& p, int64_t query, int64_t head, 
   float max = state.max;
   for (int64_t j = 0; j < keys.size(); ++j) {
     float dot = 0;
-    for (int64_t d = 0; d < head_dim; ++d) dot += to_float(p.q(query, head, d)) * to_float(p.k(keys.begin + j, head, d));
+    for (int64_t d = 0; d < head_dim; ++d)
+      dot += to_float(p.q(query, head, d)) * to_float(p.k(keys.begin + j, head, d));
     scores[static_cast<size_t>(j)] = dot * p.scale;
     max = dot * p.scale > max ? dot * p.scale : max;
   }
@@ -52,7 +53,8 @@ void vision_attention_ref(const ExecutionContext&, const VisionAttentionParams& 
         state.out.assign(static_cast<size_t>(p.q.size[2]), 0.f);
         for (int64_t begin = image.begin; begin < image.end; begin += kVisionKeyBlock)
           add_key_block(p, query, head, {begin, std::min(begin + kVisionKeyBlock, image.end)}, state);
-        for (int64_t d = 0; d < p.q.size[2]; ++d) p.out(query, head, d) = to_bf16(state.out[static_cast<size_t>(d)] / state.sum);
+        for (int64_t d = 0; d < p.q.size[2]; ++d)
+          p.out(query, head, d) = to_bf16(state.out[static_cast<size_t>(d)] / state.sum);
       }
 }
 

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// Sixteen fp32 lanes in one 512-bit register, for kernel files compiled with AVX-512. lanes_avx2.h offers the same functions,
+// so one kernel body serves both. Everything has internal linkage: such code must never be shared with other files.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace deepinfer {
+namespace {
+
+struct V16 { __m512 v; };
+struct V16Pair { V16 first, second; };
+constexpr int kGemvRows = 8;               // weight rows walked together
+constexpr int kPanelX = 3, kPanelW = 8;    // register tile of the panel product: 24 accumulators
+
+inline V16 zero16() { return {_mm512_setzero_ps()}; }
+inline V16 set16(float x) { return {_mm512_set1_ps(x)}; }
+inline V16 load16(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline void store16(float* p, V16 a) { _mm512_storeu_ps(p, a.v); }
+inline __mmask16 first_lanes(int64_t n) { return static_cast<__mmask16>((1u << n) - 1); }
+inline V16 load_some(const float* p, int64_t n) { return {_mm512_maskz_loadu_ps(first_lanes(n), p)}; }
+inline void store_some(float* p, int64_t n, V16 a) { _mm512_mask_storeu_ps(p, first_lanes(n), a.v); }
+
+inline V16 add(V16 a, V16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline V16 sub(V16 a, V16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline V16 mul(V16 a, V16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline V16 div(V16 a, V16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+// acc + a * b in one rounding: only where the product is exact, else the bits differ from the reference.
+inline V16 add_exact_product(V16 acc, V16 a, V16 b) { return {_mm512_fmadd_ps(a.v, b.v, acc.v)}; }
+// The second operand where either is NaN.
+inline V16 max(V16 a, V16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline V16 min(V16 a, V16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+inline V16 magnitude(V16 a) { return {_mm512_abs_ps(a.v)}; }
+
+inline V16 widen_bf16(__m256i x) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))}; }
+inline V16 load_bf16(const uint16_t* p) { return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+inline V16 load_some_bf16(const uint16_t* p, int64_t n) { return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n), p)); }
+inline __m256i narrow_bf16(V16 a) {
+  const __m512i u = _mm512_castps_si512(a.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7FFF)), odd), 16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
+  rounded = _mm512_mask_or_epi32(rounded, nan, _mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x40));
+  return _mm512_cvtepi32_epi16(rounded);
+}
+inline void store_bf16(uint16_t* p, V16 a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_bf16(a)); }
+inline void store_some_bf16(uint16_t* p, int64_t n, V16 a) { _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_bf16(a)); }
+inline V16 round_bf16(V16 a) { return widen_bf16(narrow_bf16(a)); }
+
+// 32 e4m3 codes as values * 2^-8: moved into the fields of fp16, whose exponent bias is larger by 8. NaN codes become 480.
+inline V16Pair widen_e4m3(__m256i codes) {
+  const __m512i half = _mm512_and_si512(_mm512_slli_epi16(_mm512_cvtepi8_epi16(codes), 7), _mm512_set1_epi16(static_cast<int16_t>(0xBF80)));
+  return {{_mm512_cvtph_ps(_mm512_castsi512_si256(half))}, {_mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1))}};
+}
+inline V16Pair load_e4m3(const uint8_t* p) { return widen_e4m3(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+inline V16Pair load_some_e4m3(const uint8_t* p, int64_t n) {
+  return widen_e4m3(_mm256_maskz_loadu_epi8(static_cast<__mmask32>((uint64_t{1} << n) - 1), p));
+}
+
+// To the nearest e4m3 value, ties to even, saturating at 448 (a value, not a code).
+inline V16 round_e4m3(V16 a) {
+  const __m512i u = _mm512_castps_si512(a.v), m = _mm512_and_si512(u, _mm512_set1_epi32(0x7FFFFFFF));
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(m, 20), _mm512_set1_epi32(1));
+  __m512i r = _mm512_and_si512(_mm512_add_epi32(_mm512_add_epi32(m, _mm512_set1_epi32(0x7FFFF)), odd), _mm512_set1_epi32(-0x100000));
+  r = _mm512_min_epi32(r, _mm512_set1_epi32(0x43E00000));
+  const __m512 step = _mm512_set1_ps(0x1p14f);  // below 2^-6 the steps are 2^-9: adding 2^14 drops the rest
+  const __m512 small = _mm512_sub_ps(_mm512_add_ps(_mm512_castsi512_ps(m), step), step);
+  const __mmask16 is_small = _mm512_cmplt_epi32_mask(m, _mm512_set1_epi32(0x3C800000));
+  r = _mm512_mask_mov_epi32(r, is_small, _mm512_castps_si512(small));
+  return {_mm512_castsi512_ps(_mm512_or_si512(r, _mm512_andnot_si512(_mm512_set1_epi32(0x7FFFFFFF), u)))};
+}
+
+// 32 e2m1 codes (16 bytes, even column in the low nibble) through a table of the sixteen values, times scale.
+inline V16Pair load_e2m1(const uint8_t* p, float scale) {
+  const __m512 table = _mm512_mul_ps(_mm512_setr_ps(0.f, .5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f), _mm512_set1_ps(scale));
+  const __m512i shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+  const __m512i low = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1), high = _mm512_add_epi32(low, _mm512_set1_epi32(2));
+  const __m512i words = _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return {{_mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_permutexvar_epi32(low, words), shifts), table)},
+          {_mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_permutexvar_epi32(high, words), shifts), table)}};
+}
+
+inline float fold(V16 a) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float largest(V16 a) { return _mm512_reduce_max_ps(a.v); }
+
+inline V16 power_of_two(__m512i n) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23))}; }
+// kernels/lanes/exponential.h, operation by operation.
+inline V16 exp16(V16 x) {
+  x = min(set16(89.f), max(set16(-104.f), x));
+  const V16 magic = set16(12582912.f), shifted = add(mul(x, set16(1.44269504f)), magic);
+  const __m512i n = _mm512_sub_epi32(_mm512_castps_si512(shifted.v), _mm512_castps_si512(magic.v));
+  const V16 rounded = sub(shifted, magic);
+  V16 r = sub(x, mul(rounded, set16(0.693359375f)));
+  r = sub(r, mul(rounded, set16(-2.12194440e-4f)));
+  V16 y = set16(1.9875691500e-4f);
+  y = add(mul(y, r), set16(1.3981999507e-3f));
+  y = add(mul(y, r), set16(8.3334519073e-3f));
+  y = add(mul(y, r), set16(4.1665795894e-2f));
+  y = add(mul(y, r), set16(1.6666665459e-1f));
+  y = add(mul(y, r), set16(5.0000001201e-1f));
+  y = add(add(mul(y, mul(r, r)), r), set16(1.f));
+  const __m512i first = _mm512_srai_epi32(n, 1);
+  return mul(mul(y, power_of_two(first)), power_of_two(_mm512_sub_epi32(n, first)));
+}
+
+}  // namespace
+}  // namespace deepinfer
