@@ -30,8 +30,10 @@ struct FittedSize {
 FittedSize fit(const RgbImage& image, int64_t width, int64_t height) {
   const double w = static_cast<double>(image.width), h = static_cast<double>(image.height);
   const double image_ratio = w / h, canvas_ratio = static_cast<double>(width) / static_cast<double>(height);
-  if (image_ratio > canvas_ratio) return {width, std::max<int64_t>(round_half_even(h / w * static_cast<double>(width)), 1)};
-  if (image_ratio < canvas_ratio) return {std::max<int64_t>(round_half_even(w / h * static_cast<double>(height)), 1), height};
+  if (image_ratio > canvas_ratio)
+    return {width, std::max<int64_t>(round_half_even(h / w * static_cast<double>(width)), 1)};
+  if (image_ratio < canvas_ratio)
+    return {std::max<int64_t>(round_half_even(w / h * static_cast<double>(height)), 1), height};
   return {width, height};
 }
 
@@ -55,7 +57,8 @@ RgbImage pad_to(const RgbImage& image, int64_t width, int64_t height) {
   const int64_t top = round_half_even(static_cast<double>(height - fitted.height) * 0.5);
   // Where the rounding of a shape beyond the canvas would overhang, the overhang is cut, as pasting does.
   const int64_t num_rows = std::min(fitted.height, height - top), num_columns = std::min(fitted.width, width - left);
-  for (int64_t y = 0; y < num_rows; ++y) std::memcpy(canvas.row(top + y) + 3 * left, inner.row(y), static_cast<size_t>(3 * num_columns));
+  for (int64_t y = 0; y < num_rows; ++y)
+    std::memcpy(canvas.row(top + y) + 3 * left, inner.row(y), static_cast<size_t>(3 * num_columns));
   return canvas;
 }
 

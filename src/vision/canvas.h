@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The pixels the model sees: the image fitted into its planned canvas and centred on grey 127, byte for byte as Pillow's
-// ImageOps.pad with bicubic resampling. The digest names the content in cache keys. Any thread.
+// The pixels the model sees: the image fitted into its planned canvas and centred on grey 127, byte for byte as
+// Pillow's ImageOps.pad with bicubic resampling. The digest names the content in cache keys. Any thread.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Expected values: Pillow (dspark-vision.md 3.3; testdata/images/PROVENANCE) and the published reference (testdata/model_a).
+// Expected values: Pillow (dspark-vision.md 3.3; testdata/images/PROVENANCE) and the published reference
+// (testdata/model_a).
 #include "vision/canvas.h"
 
 #include <gtest/gtest.h>
@@ -27,10 +28,15 @@ Json read_json(const std::string& path) {
 }
 
 int64_t sum(const RgbImage& image) { return std::accumulate(image.pixels.begin(), image.pixels.end(), int64_t{0}); }
-std::string hash(const RgbImage& image) { return to_hex(sha256({image.pixels.data(), static_cast<size_t>(image.pixels.size())})); }
+std::string hash(const RgbImage& image) {
+  return to_hex(sha256({image.pixels.data(), static_cast<size_t>(image.pixels.size())}));
+}
 
 TEST(Canvas, EqualsPillowUnderTheReleasedSettings) {
-  struct Case { int64_t width, height, canvas_width, canvas_height, sum; const char* hash; };
+  struct Case {
+    int64_t width, height, canvas_width, canvas_height, sum;
+    const char* hash;
+  };
   for (const Case& c : {Case{16, 12, 630, 476, 77050434, "c5298dfb943fc6c30a0988d647d9a0d9"},
                         Case{640, 480, 644, 490, 120682924, "f5c5807ee62cc535102c1d1639f13ea5"},
                         Case{1920, 1080, 1708, 966, 631010932, "c9a039b2755b3f1a5e4fa42f0c5ddd90"},
@@ -50,7 +56,8 @@ TEST(Canvas, EqualsPillowOnOddSizes) {
     const auto& out = c.find("out")->as_array();
     const RgbImage image = make_test_image(in[0].as_int(), in[1].as_int(), static_cast<int>(c.find("k")->as_int()));
     const int64_t width = out[0].as_int(), height = out[1].as_int();
-    EXPECT_EQ(hash(resample_bicubic(image, width, height)), c.find("resize")->find("sha256")->as_string()) << to_json(c);
+    EXPECT_EQ(hash(resample_bicubic(image, width, height)), c.find("resize")->find("sha256")->as_string())
+        << to_json(c);
     if (const Json* pad = c.find("pad")) {
       EXPECT_EQ(hash(pad_to(image, width, height)), pad->find("sha256")->as_string()) << to_json(c);
     }

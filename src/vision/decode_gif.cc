@@ -74,13 +74,14 @@ Status open_first_frame(EncodedImage bytes, FirstFrame& frame) {
 // The screen, or what the first frame needs beyond it.
 ImageSize canvas_size(const GifFileType& gif) {
   const GifImageDesc& at = gif.Image;
-  return {std::max<int64_t>(gif.SWidth, int64_t{at.Left} + at.Width), std::max<int64_t>(gif.SHeight, int64_t{at.Top} + at.Height)};
+  return {std::max<int64_t>(gif.SWidth, int64_t{at.Left} + at.Width),
+          std::max<int64_t>(gif.SHeight, int64_t{at.Top} + at.Height)};
 }
 
 using Palette = std::array<std::array<uint8_t, 3>, 256>;
 
-// Indices beyond the colour map are black; without a map an index is its own grey, and so are those of a map that is a grey
-// ramp, as Pillow reads such files as grey.
+// Indices beyond the colour map are black; without a map an index is its own grey, and so are those of a map that is a
+// grey ramp, as Pillow reads such files as grey.
 Palette make_palette(const ColorMapObject* map) {
   Palette palette{};
   bool is_grey_ramp = true;
@@ -112,7 +113,8 @@ void write_row(const std::vector<uint8_t>& indices, const Palette& palette, uint
 }  // namespace
 
 bool is_gif(EncodedImage bytes) {
-  return bytes.size() >= 6 && (std::memcmp(bytes.data(), "GIF87a", 6) == 0 || std::memcmp(bytes.data(), "GIF89a", 6) == 0);
+  return bytes.size() >= 6 &&
+         (std::memcmp(bytes.data(), "GIF87a", 6) == 0 || std::memcmp(bytes.data(), "GIF89a", 6) == 0);
 }
 
 Result<ImageSize> read_gif_size(EncodedImage bytes) {

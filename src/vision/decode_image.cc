@@ -31,13 +31,14 @@ Result<const Codec*> find_codec(EncodedImage bytes) {
 
 Status check_size(std::string_view format, ImageSize size, const ImageLimits& limits) {
   if (size.width < 1 || size.height < 1)
-    return invalid_argument(fmt::format("image: {}: size is {}x{}, expected at least 1x1", format, size.width, size.height));
+    return invalid_argument(
+        fmt::format("image: {}: size is {}x{}, expected at least 1x1", format, size.width, size.height));
   if (size.width > limits.side_max || size.height > limits.side_max)
-    return resource_exhausted(
-        fmt::format("image: {}: size is {}x{}, the longest side allowed is {}", format, size.width, size.height, limits.side_max));
+    return resource_exhausted(fmt::format("image: {}: size is {}x{}, the longest side allowed is {}", format,
+                                          size.width, size.height, limits.side_max));
   if (size.width * size.height > limits.pixels_max)
-    return resource_exhausted(fmt::format("image: {}: {}x{} is {} pixels, at most {} are allowed", format, size.width, size.height,
-                                          size.width * size.height, limits.pixels_max));
+    return resource_exhausted(fmt::format("image: {}: {}x{} is {} pixels, at most {} are allowed", format, size.width,
+                                          size.height, size.width * size.height, limits.pixels_max));
   return {};
 }
 
@@ -48,7 +49,8 @@ struct Recognised {
 
 Result<Recognised> recognise(EncodedImage bytes, const ImageLimits& limits) {
   if (static_cast<int64_t>(bytes.size()) > limits.encoded_bytes_max)
-    return resource_exhausted(fmt::format("image: {} bytes, at most {} are allowed", bytes.size(), limits.encoded_bytes_max));
+    return resource_exhausted(
+        fmt::format("image: {} bytes, at most {} are allowed", bytes.size(), limits.encoded_bytes_max));
   ASSIGN_OR_RETURN(const Codec* codec, find_codec(bytes));
   Result<ImageSize> size = codec->read_size(bytes);
   if (!size.ok()) return size.status().prefixed(fmt::format("image: {}", codec->name));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// PNG, JPEG, WebP and GIF bytes to RGB pixels, as Pillow's open().convert("RGB") gives them: alpha is dropped (not blended),
-// EXIF rotation and colour profiles are ignored, 16-bit samples keep their high byte (16-bit grey saturates at 255), palettes
-// are looked up, CMYK follows Adobe's inverted convention, and of an animation the first frame counts. The format is told
-// by its first bytes, never by a name. Any thread.
+// PNG, JPEG, WebP and GIF bytes to RGB pixels, as Pillow's open().convert("RGB") gives them: alpha is dropped (not
+// blended), EXIF rotation and colour profiles are ignored, 16-bit samples keep their high byte (16-bit grey saturates
+// at 255), palettes are looked up, CMYK follows Adobe's inverted convention, and of an animation the first frame
+// counts. The format is told by its first bytes, never by a name. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace deepinfer {
 
-// Checked in this order before a pixel is decoded: bytes, sides, pixels. Defaults are those of the official serving side.
+// Checked in this order before a pixel is decoded: bytes, sides, pixels. Defaults are those of the official serving
+// side.
 struct ImageLimits {
   int64_t encoded_bytes_max = int64_t{32} << 20;
   int64_t side_max = 8192;

@@ -46,14 +46,21 @@ TEST(DecodeImage, GivesPillowsPixelsForEveryStoredFile) {
     EXPECT_EQ(got.width, want.find("width")->as_int()) << name;
     EXPECT_EQ(got.height, want.find("height")->as_int()) << name;
     EXPECT_EQ(std::accumulate(got.pixels.begin(), got.pixels.end(), int64_t{0}), want.find("sum")->as_int()) << name;
-    EXPECT_EQ(to_hex(sha256({got.pixels.data(), static_cast<size_t>(got.pixels.size())})), want.find("sha256")->as_string()) << name;
+    EXPECT_EQ(to_hex(sha256({got.pixels.data(), static_cast<size_t>(got.pixels.size())})),
+              want.find("sha256")->as_string())
+        << name;
   }
 }
 
 TEST(DecodeImage, ReadsTheHeaderWithoutDecoding) {
-  struct Case { const char* file; ImageFormat format; int64_t width, height; };
-  for (const Case& c : {Case{"png_type2_depth8.png", ImageFormat::kPng, 37, 21}, Case{"jpeg_420.jpg", ImageFormat::kJpeg, 45, 31},
-                        Case{"webp_lossy.webp", ImageFormat::kWebp, 50, 38}, Case{"gif_large_frame.gif", ImageFormat::kGif, 15, 12}}) {
+  struct Case {
+    const char* file;
+    ImageFormat format;
+    int64_t width, height;
+  };
+  for (const Case& c :
+       {Case{"png_type2_depth8.png", ImageFormat::kPng, 37, 21}, Case{"jpeg_420.jpg", ImageFormat::kJpeg, 45, 31},
+        Case{"webp_lossy.webp", ImageFormat::kWebp, 50, 38}, Case{"gif_large_frame.gif", ImageFormat::kGif, 15, 12}}) {
     const auto header = read_image_header(read(c.file), {});
     ASSERT_TRUE(header.ok()) << c.file << header.status().message();
     EXPECT_EQ(header.value().format, c.format);
@@ -70,14 +77,16 @@ TEST(DecodeImage, RefusesAnUnknownFormatAndNothing) {
 
 // A file cut anywhere inside its image data must be refused, never padded with grey and never read beyond its end.
 TEST(DecodeImage, RefusesEveryTruncation) {
-  for (const char* file : {"png_type6_depth8.png", "png_type3_depth4_interlaced.png", "jpeg_420.jpg", "jpeg_progressive.jpg", "jpeg_cmyk.jpg",
-                           "webp_lossy.webp", "webp_lossless_alpha.webp", "webp_animated.webp", "gif_local.gif", "gif_interlaced.gif"}) {
+  for (const char* file : {"png_type6_depth8.png", "png_type3_depth4_interlaced.png", "jpeg_420.jpg",
+                           "jpeg_progressive.jpg", "jpeg_cmyk.jpg", "webp_lossy.webp", "webp_lossless_alpha.webp",
+                           "webp_animated.webp", "gif_local.gif", "gif_interlaced.gif"}) {
     const Bytes whole = read(file);
     ASSERT_TRUE(decode_error(whole).ok()) << file;
     // PNG: without its IEND chunk and the last checksums the pixels may be whole; GIF: likewise without the trailer.
     const size_t tail = 24;
     for (size_t size = 0; size + tail < whole.size(); size += size < 64 ? 1 : 7)
-      EXPECT_EQ(decode_error(Bytes(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size))).code(), StatusCode::kInvalidArgument)
+      EXPECT_EQ(decode_error(Bytes(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size))).code(),
+                StatusCode::kInvalidArgument)
           << file << " cut at " << size;
   }
 }

@@ -25,10 +25,12 @@ struct JpegHeader {
   int color_space = -1;
 };
 
-// The size is known even where libjpeg-turbo has no name for the subsampling or the colour space; decoding may still work.
+// The size is known even where libjpeg-turbo has no name for the subsampling or the colour space; decoding may still
+// work.
 Result<JpegHeader> read_header(const Decoder& decoder, EncodedImage bytes) {
   int width = 0, height = 0, subsampling = 0, color_space = -1;
-  const int rc = tjDecompressHeader3(decoder.get(), bytes.data(), bytes.size(), &width, &height, &subsampling, &color_space);
+  const int rc =
+      tjDecompressHeader3(decoder.get(), bytes.data(), bytes.size(), &width, &height, &subsampling, &color_space);
   if (rc != 0 && (width < 1 || height < 1))
     return invalid_argument(std::string("header cannot be read: ") + tjGetErrorStr2(decoder.get()));
   return JpegHeader{{width, height}, color_space};
@@ -44,8 +46,8 @@ Status check_scans(EncodedImage bytes, ImageSize size) {
   constexpr uint8_t kStartOfScan = 0xDA;
   const int64_t num_scans = count_markers(bytes, kStartOfScan);
   if (num_scans > kScansAlwaysAllowed && num_scans * size.width * size.height > kScannedPixelsMax)
-    return resource_exhausted(std::to_string(num_scans) + " scans of " + std::to_string(size.width) + "x" + std::to_string(size.height) +
-                              " pixels, more than one image needs");
+    return resource_exhausted(std::to_string(num_scans) + " scans of " + std::to_string(size.width) + "x" +
+                              std::to_string(size.height) + " pixels, more than one image needs");
   return {};
 }
 
@@ -53,7 +55,8 @@ Status check_scans(EncodedImage bytes, ImageSize size) {
 Status check_outcome(const Decoder& decoder, int rc, EncodedImage bytes) {
   if (rc == 0) return {};
   const std::string_view words = tjGetErrorStr2(decoder.get());
-  if (tjGetErrorCode(decoder.get()) != TJERR_WARNING) return invalid_argument("cannot be decoded: " + std::string(words));
+  if (tjGetErrorCode(decoder.get()) != TJERR_WARNING)
+    return invalid_argument("cannot be decoded: " + std::string(words));
   constexpr uint8_t kEndOfImage = 0xD9;
   if (words.find("Premature end") != std::string_view::npos || count_markers(bytes, kEndOfImage) == 0)
     return invalid_argument("the file ends inside the image");
@@ -89,7 +92,9 @@ Result<RgbImage> decode_cmyk(const Decoder& decoder, EncodedImage bytes, ImageSi
 
 }  // namespace
 
-bool is_jpeg(EncodedImage bytes) { return bytes.size() >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF; }
+bool is_jpeg(EncodedImage bytes) {
+  return bytes.size() >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
+}
 
 Result<ImageSize> read_jpeg_size(EncodedImage bytes) {
   const Decoder decoder(tjInitDecompress());

@@ -23,14 +23,17 @@ bool is_grey16(EncodedImage bytes) { return bytes[kBitDepthAt] == 16 && bytes[kC
 Status read_pixels(EncodedImage bytes, ImageSize size, PngLayout layout, uint8_t* pixels) {
   PngSource source{bytes.data(), bytes.size(), 0};
   char message[kPngMessageBytes];
-  if (!read_png_pixels(&source, static_cast<uint32_t>(size.width), static_cast<uint32_t>(size.height), layout, pixels, message))
+  if (!read_png_pixels(&source, static_cast<uint32_t>(size.width), static_cast<uint32_t>(size.height), layout, pixels,
+                       message))
     return invalid_argument(std::string("cannot be decoded: ") + message);
   return {};
 }
 
 }  // namespace
 
-bool is_png(EncodedImage bytes) { return bytes.size() >= kSignature.size() && std::equal(kSignature.begin(), kSignature.end(), bytes.begin()); }
+bool is_png(EncodedImage bytes) {
+  return bytes.size() >= kSignature.size() && std::equal(kSignature.begin(), kSignature.end(), bytes.begin());
+}
 
 Result<ImageSize> read_png_size(EncodedImage bytes) {
   if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data() + 8, "\0\0\0\rIHDR", 8) != 0)

@@ -25,7 +25,8 @@ Result<Demuxer> open(EncodedImage bytes) {
 
 // An animation's frame may cover a part of the canvas; the rest of the first one is black (transparent, alpha dropped).
 Status decode_frame(const WebPIterator& frame, RgbImage& image) {
-  if (frame.x_offset < 0 || frame.y_offset < 0 || frame.x_offset + frame.width > image.width || frame.y_offset + frame.height > image.height)
+  if (frame.x_offset < 0 || frame.y_offset < 0 || frame.x_offset + frame.width > image.width ||
+      frame.y_offset + frame.height > image.height)
     return invalid_argument("the first frame leaves the canvas");
   uint8_t* out = image.row(frame.y_offset) + 3 * frame.x_offset;
   const int stride = static_cast<int>(3 * image.width);
@@ -38,12 +39,14 @@ Status decode_frame(const WebPIterator& frame, RgbImage& image) {
 }  // namespace
 
 bool is_webp(EncodedImage bytes) {
-  return bytes.size() >= 16 && std::memcmp(bytes.data(), "RIFF", 4) == 0 && std::memcmp(bytes.data() + 8, "WEBPVP8", 7) == 0;
+  return bytes.size() >= 16 && std::memcmp(bytes.data(), "RIFF", 4) == 0 &&
+         std::memcmp(bytes.data() + 8, "WEBPVP8", 7) == 0;
 }
 
 Result<ImageSize> read_webp_size(EncodedImage bytes) {
   ASSIGN_OR_RETURN(const Demuxer demuxer, open(bytes));
-  return ImageSize{WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH), WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_HEIGHT)};
+  return ImageSize{WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH),
+                   WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_HEIGHT)};
 }
 
 Result<RgbImage> decode_webp(EncodedImage bytes, ImageSize size) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One codec per format behind decode_image: how to read a header, how to decode pixels. Decoders are called only after the
-// header passed the limits, and write nothing but the image they return. Errors are invalid_argument without the format's
-// name, which the caller puts in front. Any thread.
+// One codec per format behind decode_image: how to read a header, how to decode pixels. Decoders are called only after
+// the header passed the limits, and write nothing but the image they return. Errors are invalid_argument without the
+// format's name, which the caller puts in front. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -49,11 +49,15 @@ Status check_layer(const ImageEncoderConfig& c, const ImageEncoderLayerWeights& 
 }
 
 Status check_config(const ImageEncoderConfig& c) {
-  if (c.plan.patch_size < 1 || c.plan.downsample_ratio < 1 || c.hidden < 1 || c.inner < 1 || c.model_hidden < 1 || c.num_layers < 0)
+  if (c.plan.patch_size < 1 || c.plan.downsample_ratio < 1 || c.hidden < 1 || c.inner < 1 || c.model_hidden < 1 ||
+      c.num_layers < 0)
     return invalid_argument("vision: patch size, downsample ratio and widths must be positive");
-  if (c.plan.max_image_tokens < 8) return invalid_argument(fmt::format("vision: max_image_tokens is {}, expected at least 8", c.plan.max_image_tokens));
+  if (c.plan.max_image_tokens < 8)
+    return invalid_argument(
+        fmt::format("vision: max_image_tokens is {}, expected at least 8", c.plan.max_image_tokens));
   if (c.num_heads < 1 || c.hidden % c.num_heads != 0 || c.hidden / c.num_heads % 4 != 0)
-    return invalid_argument(fmt::format("vision: {} heads of a width of {}: expected heads of a multiple of 4", c.num_heads, c.hidden));
+    return invalid_argument(
+        fmt::format("vision: {} heads of a width of {}: expected heads of a multiple of 4", c.num_heads, c.hidden));
   return {};
 }
 
@@ -74,7 +78,8 @@ Status check(const ImageEncoderConfig& c, const ImageEncoderWeights& w) {
   return check_vector("aligner w2 bias", w.aligner_w2_bias, c.model_hidden);
 }
 
-Result<ImageEncoder> ImageEncoder::create(const ImageEncoderConfig& config, ImageEncoderWeights weights, const Target& target) {
+Result<ImageEncoder> ImageEncoder::create(const ImageEncoderConfig& config, ImageEncoderWeights weights,
+                                          const Target& target) {
   TRY(deepinfer::check(config, weights));
   Kernels k;
   ASSIGN_OR_RETURN(k.linear, resolve("linear", linear_rows(), target));
@@ -96,7 +101,9 @@ struct ImageEncoder::Pass {
   View<float, dim::tokens, dim::rope_pairs> cos, sin;
 
   Activations take(int64_t width) const { return take(x.size[0], width); }
-  Activations take(int64_t rows, int64_t width) const { return {context.scratch->take<bf16>(rows * width), {rows, width}}; }
+  Activations take(int64_t rows, int64_t width) const {
+    return {context.scratch->take<bf16>(rows * width), {rows, width}};
+  }
   void show(std::string_view name, const Activations& rows) const {
     if (tap) tap(name, rows);
   }
@@ -104,28 +111,36 @@ struct ImageEncoder::Pass {
 
 void ImageEncoder::run_attention(const Pass& pass, const ImageEncoderLayerWeights& layer) const {
   const int64_t head_dim = config_.hidden / config_.num_heads, num_patches = pass.x.size[0];
-  const Activations normed = pass.take(config_.hidden), qkv = pass.take(3 * config_.hidden), mixed = pass.take(config_.hidden);
+  const Activations normed = pass.take(config_.hidden), qkv = pass.take(3 * config_.hidden),
+                    mixed = pass.take(config_.hidden);
   kernels_.norm(pass.context, {.x = pass.x, .weight = layer.norm1, .epsilon = kNormEpsilon, .out = normed});
-  kernels_.linear(pass.context, {.x = as_input(normed), .weight = layer.wqkv, .bias = layer.wqkv_bias, .out = as_output(qkv)});
+  kernels_.linear(pass.context,
+                  {.x = as_input(normed), .weight = layer.wqkv, .bias = layer.wqkv_bias, .out = as_output(qkv)});
   const auto part = [&](int64_t i) {
-    return View<bf16, dim::tokens, dim::heads, dim::head_dim>(qkv.data + i * config_.hidden, {num_patches, config_.num_heads, head_dim},
-                                                              {3 * config_.hidden, head_dim, 1});
+    return View<bf16, dim::tokens, dim::heads, dim::head_dim>(
+        qkv.data + i * config_.hidden, {num_patches, config_.num_heads, head_dim}, {3 * config_.hidden, head_dim, 1});
   };
   kernels_.rope(pass.context, {.x = part(0), .cos = pass.cos, .sin = pass.sin});
   kernels_.rope(pass.context, {.x = part(1), .cos = pass.cos, .sin = pass.sin});
-  kernels_.attention(pass.context, {.q = part(0), .k = part(1), .v = part(2), .images = pass.images,
+  kernels_.attention(pass.context, {.q = part(0),
+                                    .k = part(1),
+                                    .v = part(2),
+                                    .images = pass.images,
                                     .scale = 1.f / std::sqrt(static_cast<float>(head_dim)),
                                     .out = {mixed.data, {num_patches, config_.num_heads, head_dim}}});
-  kernels_.linear(pass.context, {.x = as_input(mixed), .weight = layer.wo, .bias = layer.wo_bias, .out = as_output(normed)});
+  kernels_.linear(pass.context,
+                  {.x = as_input(mixed), .weight = layer.wo, .bias = layer.wo_bias, .out = as_output(normed)});
   pass.show("attn", normed);
   kernels_.residual(pass.context, {.x = pass.x, .y = normed});
 }
 
 void ImageEncoder::run_mlp(const Pass& pass, const ImageEncoderLayerWeights& layer) const {
-  const Activations normed = pass.take(config_.hidden), gate_up = pass.take(2 * config_.inner), product = pass.take(config_.inner);
+  const Activations normed = pass.take(config_.hidden), gate_up = pass.take(2 * config_.inner),
+                    product = pass.take(config_.inner);
   kernels_.norm(pass.context, {.x = pass.x, .weight = layer.norm2, .epsilon = kNormEpsilon, .out = normed});
   kernels_.linear(pass.context, {.x = as_input(normed), .weight = layer.w1, .out = as_output(gate_up)});
-  kernels_.gated_silu(pass.context, {.gate = columns(gate_up, 0, config_.inner), .up = columns(gate_up, config_.inner, config_.inner),
+  kernels_.gated_silu(pass.context, {.gate = columns(gate_up, 0, config_.inner),
+                                     .up = columns(gate_up, config_.inner, config_.inner),
                                      .out = {product.data, product.size}});
   kernels_.linear(pass.context, {.x = as_input(product), .weight = layer.w2, .out = as_output(normed)});
   kernels_.residual(pass.context, {.x = pass.x, .y = normed});
@@ -147,22 +162,30 @@ ImageRows ImageEncoder::project(const Pass& pass, const Canvas& canvas, const Ra
   const Scratch::Frame frame(*pass.context.scratch);
   const int64_t patch_size = config_.plan.patch_size, ratio = config_.plan.downsample_ratio;
   const int64_t num_cells = canvas.plan.grid_rows * canvas.plan.grid_columns;
-  ImageRows result{canvas.plan.grid_rows, canvas.plan.grid_columns, Buffer<bf16>(num_cells * config_.model_hidden), canvas.digest};
-  const Activations cells = pass.take(num_cells, config_.hidden * ratio * ratio), inner = pass.take(num_cells, config_.model_hidden);
+  ImageRows result{canvas.plan.grid_rows, canvas.plan.grid_columns, Buffer<bf16>(num_cells * config_.model_hidden),
+                   canvas.digest};
+  const Activations cells = pass.take(num_cells, config_.hidden * ratio * ratio),
+                    inner = pass.take(num_cells, config_.model_hidden);
   const View<const bf16, dim::rows, dim::hidden> tower = pass.x.rows(patches.begin, patches.end);
-  write_cells(tower, {canvas.plan.patch_rows(patch_size), canvas.plan.patch_columns(patch_size)}, ratio, {cells.data, cells.size});
-  kernels_.linear(pass.context, {.x = as_input(cells), .weight = weights_.aligner_w1, .bias = weights_.aligner_w1_bias, .out = as_output(inner)});
+  write_cells(tower, {canvas.plan.patch_rows(patch_size), canvas.plan.patch_columns(patch_size)}, ratio,
+              {cells.data, cells.size});
+  kernels_.linear(
+      pass.context,
+      {.x = as_input(cells), .weight = weights_.aligner_w1, .bias = weights_.aligner_w1_bias, .out = as_output(inner)});
   kernels_.gelu(pass.context, {.x = {inner.data, inner.size}});
   const Activations rows(result.rows.data(), {num_cells, config_.model_hidden});
-  kernels_.linear(pass.context, {.x = as_input(inner), .weight = weights_.aligner_w2, .bias = weights_.aligner_w2_bias, .out = as_output(rows)});
+  kernels_.linear(
+      pass.context,
+      {.x = as_input(inner), .weight = weights_.aligner_w2, .bias = weights_.aligner_w2_bias, .out = as_output(rows)});
   pass.show("aligner_out", rows);
   return result;
 }
 
-void ImageEncoder::encode_pass(std::span<const Canvas* const> canvases, const ExecutionContext& context, const ImageEncoderTap& tap,
-                               std::vector<ImageRows>& out) const {
+void ImageEncoder::encode_pass(std::span<const Canvas* const> canvases, const ExecutionContext& context,
+                               const ImageEncoderTap& tap, std::vector<ImageRows>& out) const {
   const Scratch::Frame frame(*context.scratch);
-  const int64_t patch_size = config_.plan.patch_size, patch_inputs = 3 * patch_size * patch_size, pairs = config_.hidden / config_.num_heads / 2;
+  const int64_t patch_size = config_.plan.patch_size, patch_inputs = 3 * patch_size * patch_size,
+                pairs = config_.hidden / config_.num_heads / 2;
   std::vector<Range> images;
   for (const Canvas* canvas : canvases) {
     const int64_t begin = images.empty() ? 0 : images.back().end;
@@ -170,24 +193,33 @@ void ImageEncoder::encode_pass(std::span<const Canvas* const> canvases, const Ex
   }
   const int64_t num_patches = images.back().end;
   Scratch& scratch = *context.scratch;
-  const Pass pass{context, tap, images, {scratch.take<bf16>(num_patches * config_.hidden), {num_patches, config_.hidden}},
-                  {scratch.take<float>(num_patches * pairs), {num_patches, pairs}}, {scratch.take<float>(num_patches * pairs), {num_patches, pairs}}};
+  const Pass pass{context,
+                  tap,
+                  images,
+                  {scratch.take<bf16>(num_patches * config_.hidden), {num_patches, config_.hidden}},
+                  {scratch.take<float>(num_patches * pairs), {num_patches, pairs}},
+                  {scratch.take<float>(num_patches * pairs), {num_patches, pairs}}};
   {
     const Scratch::Frame inputs_frame(scratch);
-    const View<bf16, dim::patches, dim::in> inputs(scratch.take<bf16>(num_patches * patch_inputs), {num_patches, patch_inputs});
+    const View<bf16, dim::patches, dim::in> inputs(scratch.take<bf16>(num_patches * patch_inputs),
+                                                   {num_patches, patch_inputs});
     for (size_t i = 0; i < canvases.size(); ++i) {
       const ImagePlan& plan = canvases[i]->plan;
       write_patches(canvases[i]->image, patch_size, inputs.rows(images[i].begin, images[i].end));
       vision_rope_angles(plan.patch_rows(patch_size), plan.patch_columns(patch_size), config_.rope_theta,
                          pass.cos.rows(images[i].begin, images[i].end), pass.sin.rows(images[i].begin, images[i].end));
     }
-    kernels_.linear(context, {.x = {inputs.data, inputs.size}, .weight = weights_.patch_embed, .bias = weights_.patch_embed_bias, .out = as_output(pass.x)});
+    kernels_.linear(context, {.x = {inputs.data, inputs.size},
+                              .weight = weights_.patch_embed,
+                              .bias = weights_.patch_embed_bias,
+                              .out = as_output(pass.x)});
   }
   run_tower(pass);
   for (size_t i = 0; i < canvases.size(); ++i) out.push_back(project(pass, *canvases[i], images[i]));
 }
 
-std::vector<ImageRows> ImageEncoder::encode(std::span<const Canvas* const> canvases, const ExecutionContext& context, const ImageEncoderTap& tap) const {
+std::vector<ImageRows> ImageEncoder::encode(std::span<const Canvas* const> canvases, const ExecutionContext& context,
+                                            const ImageEncoderTap& tap) const {
   std::vector<ImageRows> out;
   const int64_t patch_area = config_.plan.patch_size * config_.plan.patch_size;
   for (size_t begin = 0; begin < canvases.size();) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The vision tower: canvases to image rows of the language model's width. Patches, a bidirectional transformer with two-axis
-// rotary positions, and the projector (dspark-vision.md 3.3-3.5; rounding points of model.md 9.10). Images never see each
-// other, so a row's bits depend on its own canvas alone, whatever else is in the call and however many threads run it.
-// Thread: one caller at a time per execution context.
+// The vision tower: canvases to image rows of the language model's width. Patches, a bidirectional transformer with
+// two-axis rotary positions, and the projector (dspark-vision.md 3.3-3.5; rounding points of model.md 9.10). Images
+// never see each other, so a row's bits depend on its own canvas alone, whatever else is in the call and however many
+// threads run it. Thread: one caller at a time per execution context.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ namespace deepinfer {
 struct ImageEncoderConfig {
   ImagePlanConfig plan;
   int64_t num_layers = 32;
-  int64_t hidden = 1024;        // width of the tower
-  int64_t num_heads = 16;       // hidden / num_heads must be a multiple of 4 (two axes of rotated pairs)
-  int64_t inner = 2816;         // width of gate and of up
+  int64_t hidden = 1024;   // width of the tower
+  int64_t num_heads = 16;  // hidden / num_heads must be a multiple of 4 (two axes of rotated pairs)
+  int64_t inner = 2816;    // width of gate and of up
   double rope_theta = 10000;
   int64_t model_hidden = 5120;  // width of the language model = of the image rows
 };
@@ -52,11 +52,11 @@ struct ImageEncoderWeights {
   Bf16Matrix patch_embed;       // [hidden, 3 patch_size^2], columns: channel, y, x
   Bf16Vector patch_embed_bias;  // [hidden]
   std::vector<ImageEncoderLayerWeights> layers;
-  Bf16Vector norm;              // [hidden]
-  Bf16Matrix aligner_w1;        // [model_hidden, hidden downsample_ratio^2], columns: channel, ky, kx
-  Bf16Vector aligner_w1_bias;   // [model_hidden]
-  Bf16Matrix aligner_w2;        // [model_hidden, model_hidden]
-  Bf16Vector aligner_w2_bias;   // [model_hidden]
+  Bf16Vector norm;             // [hidden]
+  Bf16Matrix aligner_w1;       // [model_hidden, hidden downsample_ratio^2], columns: channel, ky, kx
+  Bf16Vector aligner_w1_bias;  // [model_hidden]
+  Bf16Matrix aligner_w2;       // [model_hidden, model_hidden]
+  Bf16Vector aligner_w2_bias;  // [model_hidden]
 };
 
 // Each shape against the config: "vision: layer 3 wqkv is [96, 64], expected [192, 64]".
@@ -68,17 +68,18 @@ struct ImageRows {
   ImageDigest digest{};
 };
 
-// Sees the activations on the way: "patch_embed", then "attn" and "block" per layer, "vit_out" (all images of a pass, one under
-// the other), "aligner_out" (per image).
+// Sees the activations on the way: "patch_embed", then "attn" and "block" per layer, "vit_out" (all images of a pass,
+// one under the other), "aligner_out" (per image).
 using ImageEncoderTap = std::function<void(std::string_view name, View<const bf16, dim::rows, dim::hidden> rows)>;
 
 class ImageEncoder {
  public:
   // Errors: invalid_argument from check(), unimplemented where an op has no row for the target.
-  static Result<ImageEncoder> create(const ImageEncoderConfig& config, ImageEncoderWeights weights, const Target& target);
+  static Result<ImageEncoder> create(const ImageEncoderConfig& config, ImageEncoderWeights weights,
+                                     const Target& target);
 
-  // One result per canvas, in order; canvases must have been made with this config's plan. Images share the weights' passes
-  // through memory, up to kPatchesPerPass patches at a time.
+  // One result per canvas, in order; canvases must have been made with this config's plan. Images share the weights'
+  // passes through memory, up to kPatchesPerPass patches at a time.
   std::vector<ImageRows> encode(std::span<const Canvas* const> canvases, const ExecutionContext& context,
                                 const ImageEncoderTap& tap = nullptr) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Expected values: the published reference on golden model A (testdata/model_a), and G1 of dspark-vision.md 4, a double precision
-// recomputation without rounding.
+// Expected values: the published reference on golden model A (testdata/model_a), and G1 of dspark-vision.md 4, a double
+// precision recomputation without rounding.
 #include "vision/image_encoder.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,8 @@ class ModelA {
  public:
   ModelA() {
     for (int shard = 1; shard <= 5; ++shard) {
-      auto file = SafetensorsFile::read(DEEPINFER_TESTDATA "/model_a/model-0000" + std::to_string(shard) + "-of-00005.safetensors");
+      auto file = SafetensorsFile::read(DEEPINFER_TESTDATA "/model_a/model-0000" + std::to_string(shard) +
+                                        "-of-00005.safetensors");
       EXPECT_TRUE(file.ok()) << file.status().message();
       files_.push_back(std::make_unique<SafetensorsFile>(std::move(file).value()));
     }
@@ -76,9 +77,14 @@ class ModelA {
   }
 
   ImageEncoderLayerWeights layer(const std::string& prefix) {
-    return {.norm1 = vector(prefix + "norm1.weight"), .norm2 = vector(prefix + "norm2.weight"), .wqkv = matrix(prefix + "attn.wqkv.weight"),
-            .wqkv_bias = vector(prefix + "attn.wqkv.bias"), .wo = matrix(prefix + "attn.wo.weight"), .wo_bias = vector(prefix + "attn.wo.bias"),
-            .w1 = matrix(prefix + "mlp.w1.weight"), .w2 = matrix(prefix + "mlp.w2.weight")};
+    return {.norm1 = vector(prefix + "norm1.weight"),
+            .norm2 = vector(prefix + "norm2.weight"),
+            .wqkv = matrix(prefix + "attn.wqkv.weight"),
+            .wqkv_bias = vector(prefix + "attn.wqkv.bias"),
+            .wo = matrix(prefix + "attn.wo.weight"),
+            .wo_bias = vector(prefix + "attn.wo.bias"),
+            .w1 = matrix(prefix + "mlp.w1.weight"),
+            .w2 = matrix(prefix + "mlp.w2.weight")};
   }
 
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
@@ -104,7 +110,8 @@ ImageEncoder make_encoder(CpuLevel level) {
 }
 
 const SafetensorsFile& golden() {
-  static const SafetensorsFile file = SafetensorsFile::read(DEEPINFER_TESTDATA "/model_a/golden/vision.safetensors").value();
+  static const SafetensorsFile file =
+      SafetensorsFile::read(DEEPINFER_TESTDATA "/model_a/golden/vision.safetensors").value();
   return file;
 }
 
@@ -139,14 +146,16 @@ TEST(ImageEncoder, EqualsTheReferenceOnTheGoldenImages) {
       const Canvas* const canvases[] = {&canvas};
       const std::string prefix = "img" + std::to_string(k) + ".";
       std::map<std::string, int> num_seen;
-      encoder.encode(canvases, machine.context(), [&](std::string_view tap, View<const bf16, dim::rows, dim::hidden> rows) {
-        std::string name(tap);
-        if (tap == "attn" || tap == "block") name = "block" + std::to_string(num_seen[name]++) + (tap == "attn" ? ".attn" : "");
-        if (!golden().find(prefix + name)) return;
-        const double difference = relative_rms(floats(rows), golden().floats(prefix + name).value());
-        RecordProperty(prefix + name, std::to_string(difference));
-        EXPECT_LE(difference, name == "patch_embed" ? 0.0 : 0.01) << prefix << name << " at " << to_string(level);
-      });
+      encoder.encode(
+          canvases, machine.context(), [&](std::string_view tap, View<const bf16, dim::rows, dim::hidden> rows) {
+            std::string name(tap);
+            if (tap == "attn" || tap == "block")
+              name = "block" + std::to_string(num_seen[name]++) + (tap == "attn" ? ".attn" : "");
+            if (!golden().find(prefix + name)) return;
+            const double difference = relative_rms(floats(rows), golden().floats(prefix + name).value());
+            RecordProperty(prefix + name, std::to_string(difference));
+            EXPECT_LE(difference, name == "patch_embed" ? 0.0 : 0.01) << prefix << name << " at " << to_string(level);
+          });
     }
   }
 }
@@ -199,7 +208,8 @@ TEST(ImageEncoder, CheckNamesTheMisshapenTensor) {
   EXPECT_EQ(check(ModelA::config(), weights).message(), "vision: norm is missing");
   ImageEncoderConfig config = ModelA::config();
   config.num_heads = 3;
-  EXPECT_EQ(check(config, model_a().weights()).message(), "vision: 3 heads of a width of 64: expected heads of a multiple of 4");
+  EXPECT_EQ(check(config, model_a().weights()).message(),
+            "vision: 3 heads of a width of 64: expected heads of a multiple of 4");
 }
 
 }  // namespace

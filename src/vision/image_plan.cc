@@ -23,8 +23,8 @@ ImagePlan plan_of_canvas(int64_t canvas_width, int64_t canvas_height, const Imag
   return plan;
 }
 
-// The largest canvas of about the image's shape whose span fits the token limit: solves rows * (columns + 1) = limit - 2
-// at the aspect ratio, then rounds down to whole cells. Extreme shapes get one cell across.
+// The largest canvas of about the image's shape whose span fits the token limit: solves rows * (columns + 1) = limit -
+// 2 at the aspect ratio, then rounds down to whole cells. Extreme shapes get one cell across.
 ImagePlan shrink_to_token_limit(double width, double height, const ImagePlanConfig& config) {
   const int64_t patch = config.patch_size, cell = patch * config.downsample_ratio, limit = config.max_image_tokens;
   const double aspect = height / width;
@@ -32,9 +32,11 @@ ImagePlan shrink_to_token_limit(double width, double height, const ImagePlanConf
   const double rows = columns * aspect;
   if (columns < 1) return plan_of_canvas(cell, cell * ((limit - 2) / 2), config);
   if (rows < 1) return plan_of_canvas(cell * (limit - 3), cell, config);
-  const double scale = std::min(static_cast<double>(cell) * std::floor(columns) / width, static_cast<double>(cell) * std::floor(rows) / height);
+  const double scale = std::min(static_cast<double>(cell) * std::floor(columns) / width,
+                                static_cast<double>(cell) * std::floor(rows) / height);
   const double patch_size = static_cast<double>(patch);
-  return plan_of_canvas(patch * floor_to_int(width * scale / patch_size), patch * floor_to_int(height * scale / patch_size), config);
+  return plan_of_canvas(patch * floor_to_int(width * scale / patch_size),
+                        patch * floor_to_int(height * scale / patch_size), config);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tokens an image takes in a prompt: START, then per grid row its IMAGE tokens and a NEWLINE, then END. All carry the same
-// token id; the kind tells which embedding a position gets (dspark-vision.md 3.6). Any thread.
+// The tokens an image takes in a prompt: START, then per grid row its IMAGE tokens and a NEWLINE, then END. All carry
+// the same token id; the kind tells which embedding a position gets (dspark-vision.md 3.6). Any thread.
 #pragma once
 
 #include <cstdint>

@@ -25,9 +25,7 @@ TEST(ImageSpan, NumbersTheImageRowsInReadingOrder) {
   const ImageSpan span{3, 4};
   int64_t next = 0;
   for (int64_t i = 0; i < span.num_tokens(); ++i)
-    if (span.kind(i) == ImageTokenKind::kImage) {
-      EXPECT_EQ(span.image_row(i), next++);
-    }
+    if (span.kind(i) == ImageTokenKind::kImage) { EXPECT_EQ(span.image_row(i), next++); }
   EXPECT_EQ(next, 12);
 }
 

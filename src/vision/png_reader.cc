@@ -32,7 +32,8 @@ void on_read(png_structp png, png_bytep out, size_t num_bytes) {
   source->offset += num_bytes;
 }
 
-// Everything to 8-bit RGB the way Pillow converts: high bytes, alpha and transparency dropped, small greys scaled to 0..255.
+// Everything to 8-bit RGB the way Pillow converts: high bytes, alpha and transparency dropped, small greys scaled to
+// 0..255.
 void set_rgb8(png_structp png, png_infop info) {
   const int color_type = png_get_color_type(png, info);
   png_set_strip_16(png);
@@ -45,7 +46,8 @@ void set_rgb8(png_structp png, png_infop info) {
 // May longjmp at any call.
 void read_all(png_structp png, png_infop info, uint32_t width, uint32_t height, PngLayout layout, uint8_t* pixels) {
   png_read_info(png, info);
-  if (png_get_image_width(png, info) != width || png_get_image_height(png, info) != height) png_error(png, "the size changed");
+  if (png_get_image_width(png, info) != width || png_get_image_height(png, info) != height)
+    png_error(png, "the size changed");
   if (layout == PngLayout::kRgb8) set_rgb8(png, info);
   const int num_passes = png_set_interlace_handling(png);
   png_read_update_info(png, info);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// G1 of dspark-vision.md 4: a small tower with weights from a formula, computed in double precision without rounding. The
-// recomputation here reproduces its printed numbers; the encoder, which rounds to bf16, must stay near the recomputation.
+// G1 of dspark-vision.md 4: a small tower with weights from a formula, computed in double precision without rounding.
+// The recomputation here reproduces its printed numbers; the encoder, which rounds to bf16, must stay near the
+// recomputation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -97,7 +98,8 @@ Doubles rms_norm(const Doubles& x, const Matrix& w) {
 // Rotates the head that starts at `head`.
 void rotate(double* head, int64_t row, int64_t column) {
   for (int64_t d = 0; d < 2 * kQuarter; ++d) {
-    const double angle = static_cast<double>(d < kQuarter ? row : column) * std::pow(10000.0, -2.0 * static_cast<double>(d % kQuarter) / (2 * kQuarter));
+    const double angle = static_cast<double>(d < kQuarter ? row : column) *
+                         std::pow(10000.0, -2.0 * static_cast<double>(d % kQuarter) / (2 * kQuarter));
     const double a = head[d], b = head[d + 2 * kQuarter];
     head[d] = a * std::cos(angle) - b * std::sin(angle);
     head[d + 2 * kQuarter] = b * std::cos(angle) + a * std::sin(angle);
@@ -106,9 +108,12 @@ void rotate(double* head, int64_t row, int64_t column) {
 
 Doubles attend(Doubles qkv) {
   for (int64_t t = 0; t < kPatches; ++t)
-    for (int64_t h = 0; h < 2 * kHeads; ++h) rotate(&qkv[static_cast<size_t>(t * 3 * kHidden + h * kHeadDim)], t / kColumns, t % kColumns);
+    for (int64_t h = 0; h < 2 * kHeads; ++h)
+      rotate(&qkv[static_cast<size_t>(t * 3 * kHidden + h * kHeadDim)], t / kColumns, t % kColumns);
   Doubles out(static_cast<size_t>(kPatches * kHidden), 0.0);
-  const auto at = [&](int64_t t, int64_t part, int64_t h, int64_t d) { return qkv[static_cast<size_t>(t * 3 * kHidden + part * kHidden + h * kHeadDim + d)]; };
+  const auto at = [&](int64_t t, int64_t part, int64_t h, int64_t d) {
+    return qkv[static_cast<size_t>(t * 3 * kHidden + part * kHidden + h * kHeadDim + d)];
+  };
   for (int64_t h = 0; h < kHeads; ++h)
     for (int64_t q = 0; q < kPatches; ++q) {
       Doubles weights;
@@ -121,7 +126,8 @@ Doubles attend(Doubles qkv) {
       }
       for (int64_t k = 0; k < kPatches; ++k)
         for (int64_t d = 0; d < kHeadDim; ++d)
-          out[static_cast<size_t>(q * kHidden + h * kHeadDim + d)] += weights[static_cast<size_t>(k)] / total * at(k, 2, h, d);
+          out[static_cast<size_t>(q * kHidden + h * kHeadDim + d)] +=
+              weights[static_cast<size_t>(k)] / total * at(k, 2, h, d);
     }
   return out;
 }
@@ -137,7 +143,8 @@ Doubles run_tower(const Tower& t, const Doubles& patches) {
     const Doubles gate_up = linear(rms_norm(x, l.norm2), l.w1);
     Doubles product;
     for (size_t r = 0; r < gate_up.size(); r += 2 * kInner)
-      for (size_t i = 0; i < kInner; ++i) product.push_back(gate_up[r + i] / (1 + std::exp(-gate_up[r + i])) * gate_up[r + kInner + i]);
+      for (size_t i = 0; i < kInner; ++i)
+        product.push_back(gate_up[r + i] / (1 + std::exp(-gate_up[r + i])) * gate_up[r + kInner + i]);
     add(x, linear(product, l.w2));
   }
   return rms_norm(x, t.norm);
@@ -148,7 +155,8 @@ Doubles project(const Tower& t, const Doubles& tower) {
   for (int64_t p = 0; p < kPatches; ++p)
     for (int64_t c = 0; c < kHidden; ++c) {
       const int64_t row = p / kColumns, column = p % kColumns, cell = row / 3 * 2 + column / 3;
-      cells[static_cast<size_t>(cell * kHidden * 9 + c * 9 + row % 3 * 3 + column % 3)] = tower[static_cast<size_t>(p * kHidden + c)];
+      cells[static_cast<size_t>(cell * kHidden * 9 + c * 9 + row % 3 * 3 + column % 3)] =
+          tower[static_cast<size_t>(p * kHidden + c)];
     }
   Doubles inner = linear(cells, t.aligner1, &t.aligner1_bias);
   for (double& v : inner) v = 0.5 * v * (1 + std::erf(v / std::sqrt(2.0)));
@@ -164,7 +172,8 @@ Doubles make_patches() {
     for (int64_t c = 0; c < 3; ++c)
       for (int64_t y = 0; y < kPatch; ++y)
         for (int64_t x = 0; x < kPatch; ++x)
-          patches.push_back((image.row(p / kColumns * kPatch + y)[3 * (p % kColumns * kPatch + x) + c] / 255.0 - 0.5) / 0.5);
+          patches.push_back((image.row(p / kColumns * kPatch + y)[3 * (p % kColumns * kPatch + x) + c] / 255.0 - 0.5) /
+                            0.5);
   return patches;
 }
 
@@ -182,10 +191,13 @@ TEST(VisionG1, TheRecomputationGivesThePrintedNumbers) {
   const double row7[] = {-1.334646, 1.665843, -0.224805};
   for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(out[7 * kHidden + i], row7[i], 1e-6);
   EXPECT_NEAR(sum(rows), 4.513450, 1e-6);
-  const double heads[4][4] = {{.032669, .093468, -.139337, -.177154}, {.208240, .768460, -.066774, -.258870},
-                              {.102064, .051246, .137681, -.148605}, {.020954, .115039, .229067, -.230452}};
+  const double heads[4][4] = {{.032669, .093468, -.139337, -.177154},
+                              {.208240, .768460, -.066774, -.258870},
+                              {.102064, .051246, .137681, -.148605},
+                              {.020954, .115039, .229067, -.230452}};
   for (size_t r = 0; r < 4; ++r)
-    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(rows[r * kModel + i], heads[r][i], 4e-6);  // .208240 is printed for .208243
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(rows[r * kModel + i], heads[r][i], 4e-6);  // .208240 is printed for .208243
 }
 
 // Rounds a matrix to bf16 in place and lends it.
@@ -213,8 +225,9 @@ TEST(VisionG1, TheEncoderStaysNearTheRecomputation) {
   w.patch_embed = rounded.matrix(t.patch);
   w.patch_embed_bias = rounded.vector(t.patch_bias);
   for (Layer& l : t.layers)
-    w.layers.push_back({rounded.vector(l.norm1), rounded.vector(l.norm2), rounded.matrix(l.wqkv), rounded.vector(l.wqkv_bias),
-                        rounded.matrix(l.wo), rounded.vector(l.wo_bias), rounded.matrix(l.w1), rounded.matrix(l.w2)});
+    w.layers.push_back({rounded.vector(l.norm1), rounded.vector(l.norm2), rounded.matrix(l.wqkv),
+                        rounded.vector(l.wqkv_bias), rounded.matrix(l.wo), rounded.vector(l.wo_bias),
+                        rounded.matrix(l.w1), rounded.matrix(l.w2)});
   w.norm = rounded.vector(t.norm);
   w.aligner_w1 = rounded.matrix(t.aligner1);
   w.aligner_w1_bias = rounded.vector(t.aligner1_bias);
