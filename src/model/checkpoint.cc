@@ -96,6 +96,7 @@ Result<ShardIndex> parse_shard_index(std::string_view json_text) {
 
 Status Checkpoint::open_shards(const ShardIndex& index) {
   shard_files_ = index.files;
+  index_bytes_ = index.total_bytes;
   for (uint32_t shard = 0; shard < index.files.size(); ++shard) {
     const std::string path = folder_ + "/" + index.files[shard];
     TRY(check_regular_file(path));

@@ -49,6 +49,7 @@ class Checkpoint {
   std::span<const uint8_t> bytes(const StoredTensor& tensor) const;
   const std::vector<std::string>& shard_files() const { return shard_files_; }
   uint64_t payload_bytes() const { return payload_bytes_; }  // sum over tensors
+  uint64_t index_bytes() const { return index_bytes_; }      // what the index says that sum is; 0: it does not say
 
  private:
   Checkpoint() = default;
@@ -62,7 +63,7 @@ class Checkpoint {
   std::vector<uint64_t> data_begins_;
   std::vector<StoredTensor> tensors_;
   std::unordered_map<std::string_view, size_t> by_name_;
-  uint64_t payload_bytes_ = 0;
+  uint64_t payload_bytes_ = 0, index_bytes_ = 0;
 };
 
 }  // namespace deepinfer

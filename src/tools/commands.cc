@@ -5,11 +5,13 @@
 namespace deepinfer {
 
 Command bench_command();
+Command inspect_command();
 Command tokenize_command();
 
 std::vector<Command> all_commands() {
   return {
       tokenize_command(),
+      inspect_command(),
       bench_command(),
   };
 }
