@@ -7,6 +7,8 @@ namespace deepinfer {
 
 void engram_rows_ref(const ExecutionContext& context, const EngramRowsParams& params);
 void engram_gate_ref(const ExecutionContext& context, const EngramGateParams& params);
+void engram_gate_avx2(const ExecutionContext& context, const EngramGateParams& params);
+void engram_gate_avx512(const ExecutionContext& context, const EngramGateParams& params);
 
 Status check(const EngramRowsParams& p) {
   if (p.table.empty()) return invalid_argument("table: is empty");
@@ -42,7 +44,9 @@ KernelRows<EngramRowsParams> engram_rows_rows() {
   return kRows;
 }
 KernelRows<EngramGateParams> engram_gate_rows() {
-  static const KernelRow<EngramGateParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", engram_gate_ref}};
+  static const KernelRow<EngramGateParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", engram_gate_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", engram_gate_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", engram_gate_avx512}};
   return kRows;
 }
 

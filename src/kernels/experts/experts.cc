@@ -9,7 +9,11 @@ namespace deepinfer {
 
 void expert_plan_ref(const ExecutionContext& context, const ExpertPlanParams& params);
 void experts_ref(const ExecutionContext& context, const ExpertsParams& params);
+void experts_avx2(const ExecutionContext& context, const ExpertsParams& params);
+void experts_avx512(const ExecutionContext& context, const ExpertsParams& params);
 void expert_combine_ref(const ExecutionContext& context, const ExpertCombineParams& params);
+void expert_combine_avx2(const ExecutionContext& context, const ExpertCombineParams& params);
+void expert_combine_avx512(const ExecutionContext& context, const ExpertCombineParams& params);
 
 Status check(const ExpertPlanParams& p) {
   const int64_t total = p.expert.num_elements(), experts = p.begin.size[0] - 1;
@@ -85,11 +89,15 @@ KernelRows<ExpertPlanParams> expert_plan_rows() {
   return kRows;
 }
 KernelRows<ExpertsParams> experts_rows() {
-  static const KernelRow<ExpertsParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", experts_ref}};
+  static const KernelRow<ExpertsParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", experts_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", experts_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", experts_avx512}};
   return kRows;
 }
 KernelRows<ExpertCombineParams> expert_combine_rows() {
-  static const KernelRow<ExpertCombineParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", expert_combine_ref}};
+  static const KernelRow<ExpertCombineParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", expert_combine_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", expert_combine_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", expert_combine_avx512}};
   return kRows;
 }
 

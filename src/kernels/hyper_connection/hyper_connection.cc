@@ -8,8 +8,14 @@
 namespace deepinfer {
 
 void stream_mix_ref(const ExecutionContext& context, const StreamMixParams& params);
+void stream_mix_avx2(const ExecutionContext& context, const StreamMixParams& params);
+void stream_mix_avx512(const ExecutionContext& context, const StreamMixParams& params);
 void stream_collapse_ref(const ExecutionContext& context, const StreamCollapseParams& params);
+void stream_collapse_avx2(const ExecutionContext& context, const StreamCollapseParams& params);
+void stream_collapse_avx512(const ExecutionContext& context, const StreamCollapseParams& params);
 void stream_update_ref(const ExecutionContext& context, const StreamUpdateParams& params);
+void stream_update_avx2(const ExecutionContext& context, const StreamUpdateParams& params);
+void stream_update_avx512(const ExecutionContext& context, const StreamUpdateParams& params);
 
 static Status check_streams(int64_t streams) {
   if (streams >= 1 && streams <= kStreamsMax) return {};
@@ -73,15 +79,21 @@ Cost estimate(const StreamUpdateParams& p) {
 }
 
 KernelRows<StreamMixParams> stream_mix_rows() {
-  static const KernelRow<StreamMixParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_mix_ref}};
+  static const KernelRow<StreamMixParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_mix_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_mix_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_mix_avx512}};
   return kRows;
 }
 KernelRows<StreamCollapseParams> stream_collapse_rows() {
-  static const KernelRow<StreamCollapseParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_collapse_ref}};
+  static const KernelRow<StreamCollapseParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_collapse_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_collapse_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_collapse_avx512}};
   return kRows;
 }
 KernelRows<StreamUpdateParams> stream_update_rows() {
-  static const KernelRow<StreamUpdateParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_update_ref}};
+  static const KernelRow<StreamUpdateParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_update_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_update_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_update_avx512}};
   return kRows;
 }
 

@@ -11,6 +11,8 @@
 namespace deepinfer {
 
 void index_scores_ref(const ExecutionContext& context, const IndexScoresParams& params);
+void index_scores_avx2(const ExecutionContext& context, const IndexScoresParams& params);
+void index_scores_avx512(const ExecutionContext& context, const IndexScoresParams& params);
 
 static Status check_entries(const IndexScoresParams& p) {
   if (p.candidates.data) {
@@ -48,7 +50,9 @@ Cost estimate(const IndexScoresParams& p) {
 }
 
 KernelRows<IndexScoresParams> index_scores_rows() {
-  static const KernelRow<IndexScoresParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", index_scores_ref}};
+  static const KernelRow<IndexScoresParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", index_scores_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", index_scores_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", index_scores_avx512}};
   return kRows;
 }
 

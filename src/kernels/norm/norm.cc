@@ -6,6 +6,8 @@
 namespace deepinfer {
 
 void norm_ref(const ExecutionContext& context, const NormParams& params);
+void norm_avx2(const ExecutionContext& context, const NormParams& params);
+void norm_avx512(const ExecutionContext& context, const NormParams& params);
 
 Status check(const NormParams& p) {
   TRY(check_rows("x", p.x));
@@ -20,7 +22,9 @@ Cost estimate(const NormParams& p) {
 }
 
 KernelRows<NormParams> norm_rows() {
-  static const KernelRow<NormParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", norm_ref}};
+  static const KernelRow<NormParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", norm_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", norm_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", norm_avx512}};
   return kRows;
 }
 

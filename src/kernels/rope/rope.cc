@@ -13,6 +13,8 @@ namespace deepinfer {
 
 void rope_angles_ref(const ExecutionContext& context, const RopeAnglesParams& params);
 void rope_ref(const ExecutionContext& context, const RopeParams& params);
+void rope_avx2(const ExecutionContext& context, const RopeParams& params);
+void rope_avx512(const ExecutionContext& context, const RopeParams& params);
 
 // The pair index at which a wavelength makes `turns` turns over the original context.
 static double pair_of_turns(const RopeSpec& spec, double turns) {
@@ -70,7 +72,9 @@ KernelRows<RopeAnglesParams> rope_angles_rows() {
   return kRows;
 }
 KernelRows<RopeParams> rope_rows() {
-  static const KernelRow<RopeParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", rope_ref}};
+  static const KernelRow<RopeParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", rope_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", rope_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", rope_avx512}};
   return kRows;
 }
 

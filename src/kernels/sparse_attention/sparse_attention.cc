@@ -11,6 +11,8 @@
 namespace deepinfer {
 
 void sparse_attention_ref(const ExecutionContext& context, const SparseAttentionParams& params);
+void sparse_attention_avx2(const ExecutionContext& context, const SparseAttentionParams& params);
+void sparse_attention_avx512(const ExecutionContext& context, const SparseAttentionParams& params);
 
 static Status check_block_rows(const SparseAttentionParams& p) {
   if (p.block_rows == 0) return {};
@@ -34,6 +36,7 @@ Status check(const SparseAttentionParams& p) {
   TRY(check_shape("num_fresh", p.num_fresh, {tokens}));
   if (p.window_begin.data) TRY(check_shape("window_begin", p.window_begin, {tokens}));
   if (p.fresh.data) TRY(check_size("fresh: kv_bytes", p.fresh.size[1], row_bytes(p.window_format, head_dim)));
+  if (p.window_format == RowFormat::kFp4Group32 || p.global_format == RowFormat::kFp4Group32) return invalid_argument("window_format, global_format: fp4_group32 rows are index keys, not values");
   if (p.window < 0 || p.block_rows < 0) return invalid_argument(fmt::format("window {} and block_rows {}: expected no negative number", p.window, p.block_rows));
   if (p.selected.data) {
     TRY(check_rows("selected", p.selected));
@@ -62,7 +65,9 @@ Cost estimate(const SparseAttentionParams& p) {
 }
 
 KernelRows<SparseAttentionParams> sparse_attention_rows() {
-  static const KernelRow<SparseAttentionParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", sparse_attention_ref}};
+  static const KernelRow<SparseAttentionParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", sparse_attention_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", sparse_attention_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", sparse_attention_avx512}};
   return kRows;
 }
 

@@ -14,6 +14,7 @@ struct V16 { __m256 lo, hi; };
 struct V16Pair { V16 first, second; };
 constexpr int kGemvRows = 4;               // weight rows walked together
 constexpr int kPanelX = 2, kPanelW = 2;    // register tile of the panel product: eight accumulators
+constexpr int kAccumulateHeads = 2;         // heads of the probability-value tile, by two V16
 
 inline V16 zero16() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline V16 set16(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -34,6 +35,8 @@ inline V16 add(V16 a, V16 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(
 inline V16 sub(V16 a, V16 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 inline V16 mul(V16 a, V16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
 inline V16 div(V16 a, V16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+// (1, 0, 3, 2, ...)
+inline V16 swap_pairs(V16 a) { return {_mm256_permute_ps(a.lo, 0xB1), _mm256_permute_ps(a.hi, 0xB1)}; }
 // acc + a * b in one rounding: only where the product is exact, else the bits differ from the reference.
 inline V16 add_exact_product(V16 acc, V16 a, V16 b) { return {_mm256_fmadd_ps(a.lo, b.lo, acc.lo), _mm256_fmadd_ps(a.hi, b.hi, acc.hi)}; }
 // The second operand where either is NaN.
@@ -121,6 +124,7 @@ inline float fold(V16 a) {
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+inline float first_lane(V16 a) { return _mm256_cvtss_f32(a.lo); }
 inline float largest(V16 a) {
   const __m256 eight = _mm256_max_ps(a.lo, a.hi);
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

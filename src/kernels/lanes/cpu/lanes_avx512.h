@@ -14,6 +14,7 @@ struct V16 { __m512 v; };
 struct V16Pair { V16 first, second; };
 constexpr int kGemvRows = 8;               // weight rows walked together
 constexpr int kPanelX = 3, kPanelW = 8;    // register tile of the panel product: 24 accumulators
+constexpr int kAccumulateHeads = 8;         // heads of the probability-value tile, by two V16
 
 inline V16 zero16() { return {_mm512_setzero_ps()}; }
 inline V16 set16(float x) { return {_mm512_set1_ps(x)}; }
@@ -27,6 +28,8 @@ inline V16 add(V16 a, V16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline V16 sub(V16 a, V16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline V16 mul(V16 a, V16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline V16 div(V16 a, V16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+// (1, 0, 3, 2, ...)
+inline V16 swap_pairs(V16 a) { return {_mm512_permute_ps(a.v, 0xB1)}; }
 // acc + a * b in one rounding: only where the product is exact, else the bits differ from the reference.
 inline V16 add_exact_product(V16 acc, V16 a, V16 b) { return {_mm512_fmadd_ps(a.v, b.v, acc.v)}; }
 // The second operand where either is NaN.
@@ -88,6 +91,7 @@ inline float fold(V16 a) {
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
+inline float first_lane(V16 a) { return _mm512_cvtss_f32(a.v); }
 inline float largest(V16 a) { return _mm512_reduce_max_ps(a.v); }
 
 inline V16 power_of_two(__m512i n) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23))}; }

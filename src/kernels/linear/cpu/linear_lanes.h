@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "kernels/lanes/cpu/panel_lanes.h"
 #include "kernels/linear/cpu/linear_kernels.h"
 
 namespace deepinfer {
@@ -140,41 +141,6 @@ void unpack_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, int64_t
 }
 void unpack_bf16(const uint16_t* values, int64_t in, int64_t num_out, float* out) {
   for (int64_t o = 0; o < num_out; ++o) prepare_row(values + o * in, in, false, out + o * padded(in));
-}
-
-template <int kX, int kW>
-void panel_tile(const float* x, int64_t x_stride, const float* w, int64_t stride, float* y, int64_t y_stride) {
-  V16 acc[kX][kW];
-  for (auto& row : acc)
-    for (V16& a : row) a = zero16();
-  for (int64_t k = 0; k < stride; k += 16) {
-    V16 xs[kX];
-#pragma GCC unroll 8
-    for (int m = 0; m < kX; ++m) xs[m] = load16(x + m * x_stride + k);
-#pragma GCC unroll 8
-    for (int n = 0; n < kW; ++n) {
-      const V16 wn = load16(w + n * stride + k);
-#pragma GCC unroll 8
-      for (int m = 0; m < kX; ++m) acc[m][n] = add_exact_product(acc[m][n], xs[m], wn);
-    }
-  }
-#pragma GCC unroll 8
-  for (int m = 0; m < kX; ++m)
-#pragma GCC unroll 8
-    for (int n = 0; n < kW; ++n) y[m * y_stride + n] = fold(acc[m][n]);
-}
-
-template <int kW>
-void panel_columns(const float* x, int64_t num_x, int64_t x_stride, const float* w, int64_t stride, float* y, int64_t y_stride) {
-  int64_t m = 0;
-  for (; m + kPanelX <= num_x; m += kPanelX) panel_tile<kPanelX, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
-  for (; m < num_x; ++m) panel_tile<1, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
-}
-
-void panel(const float* x, int64_t num_x, int64_t x_stride, const float* w, int64_t num_out, int64_t stride, float* y, int64_t y_stride) {
-  int64_t o = 0;
-  for (; o + kPanelW <= num_out; o += kPanelW) panel_columns<kPanelW>(x, num_x, x_stride, w + o * stride, stride, y + o, y_stride);
-  for (; o < num_out; ++o) panel_columns<1>(x, num_x, x_stride, w + o * stride, stride, y + o, y_stride);
 }
 
 constexpr LinearKernels kLinearKernels = {prepare_row, fold_scales, fp8_row, fp4_row, bf16_row, unpack_fp8, unpack_fp4, unpack_bf16, panel};

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+#include "kernels/lanes/cpu/lanes_avx2.h"
+#include "kernels/rope/cpu/rope_lanes.h"
+
+namespace deepinfer {
+const RopeKernels& rope_kernels_avx2() { return kRopeKernels; }
+}  // namespace deepinfer
