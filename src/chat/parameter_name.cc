@@ -8,7 +8,7 @@
 namespace deepinfer {
 namespace {
 
-constexpr std::string_view kAttribute = " string=\"";  // after the closing quote
+constexpr std::string_view kAttribute = " string=\"";
 
 }  // namespace
 
@@ -30,7 +30,12 @@ ParameterName::Outcome ParameterName::push(uint8_t byte, std::string& out) {
     state_ = State::kQuote;
     return Outcome::kReading;
   }
-  has_space_ |= byte == ' ';
+  if (byte == ' ') {
+    state_ = State::kAttribute;
+    has_quote_ = false;
+    num_matched_ = 1;
+    return Outcome::kReading;
+  }
   append_json_escaped(out, byte);
   return Outcome::kReading;
 }
@@ -54,6 +59,7 @@ ParameterName::Outcome ParameterName::push_after_quote(uint8_t byte, std::string
   }
   if (byte == ' ') {
     state_ = State::kAttribute;
+    has_quote_ = true;
     num_matched_ = 1;
     return Outcome::kReading;
   }
@@ -79,9 +85,9 @@ ParameterName::Outcome ParameterName::push_attribute(uint8_t byte, std::string& 
     out += "\": ";
     return Outcome::kName;
   }
-  out += "\\\"";  // the held quote and what followed it belong to the name
+  if (has_quote_) out += "\\\"";  // all that was held belongs to the name
   out += kAttribute.substr(0, num_matched_);
-  num_matched_ = 0;
+  has_space_ = true;
   state_ = State::kInside;
   return push(byte, out);
 }
@@ -106,7 +112,12 @@ ParameterName::Outcome ParameterName::push_bare(uint8_t byte, std::string& out) 
 
 void ParameterName::finish(std::string& out) {
   if (state_ == State::kQuote) out += '"';
-  if (state_ == State::kAttribute) out += "\": ";
+  if (state_ != State::kAttribute) return;
+  if (has_quote_) {
+    out += "\": ";
+  } else {
+    out += kAttribute.substr(0, num_matched_);
+  }
 }
 
 }  // namespace deepinfer

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reads a parameter's name out of `"NAME" string="true">`, byte by byte, and gives it as a JSON key. Names may hold
-// spaces, quotes and control characters: the name ends at a quote and a space, or, once it holds a space itself, at
-// `" string="`. Source: chat.md 4.2 with its known bugs repaired. Thread: its owner's.
+// spaces, quotes and control characters: the name ends at a quote and a space, or, once it holds a space itself, before
+// ` string="`. Source: chat.md 4.2 with its known bugs repaired. Thread: its owner's.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class ParameterName {
   bool compatible_;
   State state_ = State::kBefore;
   bool has_space_ = false;
-  size_t num_matched_ = 0;  // of the text after the closing quote, in kAttribute
+  bool has_quote_ = false;  // kAttribute: a quote stands before the space
+  size_t num_matched_ = 0;  // kAttribute: bytes of ` string="`
 };
 
 }  // namespace deepinfer

@@ -240,6 +240,101 @@ TEST(ResponseGolden, EveryRecordedStreamGivesItsEventsAndItsReply) {
   EXPECT_EQ(num_events, 22022u);
 }
 
+// The record's output as one run of ids, or of text cut into code points; what follows it stays.
+struct Output {
+  Json::Array units;  // ids, or strings of one code point
+  bool is_text = false;
+  Json::Array before, after;
+};
+
+Output output_of(const Json& chunks) {
+  Output out;
+  for (const Json& chunk : chunks.as_array()) {
+    if (const Json* ids = chunk.find("ids")) {
+      for (const Json& id : ids->as_array()) out.units.push_back(id);
+    } else if (const Json* text = chunk.find("text")) {
+      out.is_text = true;
+      for (const char byte : text->as_string()) {
+        const bool is_continuation = (static_cast<uint8_t>(byte) & 0xC0) == 0x80;
+        if (!is_continuation) out.units.push_back("");
+        out.units.back().as_string() += byte;
+      }
+    } else {
+      (out.units.empty() ? out.before : out.after).push_back(chunk);
+    }
+  }
+  return out;
+}
+
+// Chunks of the output cut before each index of `cuts`.
+Json cut_at(const Output& output, const std::vector<size_t>& cuts) {
+  Json::Array chunks = output.before;
+  Json run;
+  const auto flush = [&] {
+    if (run.is_null()) return;
+    Json chunk;
+    chunk.set(output.is_text ? "text" : "ids", std::move(run));
+    chunks.push_back(std::move(chunk));
+    run = Json();
+  };
+  for (size_t i = 0, next = 0; i < output.units.size(); ++i) {
+    if (next < cuts.size() && cuts[next] == i) flush(), ++next;
+    if (!output.is_text) {
+      run.push_back(output.units[i]);
+    } else if (run.is_null()) {
+      run = output.units[i];
+    } else {
+      run.as_string() += output.units[i].as_string();
+    }
+  }
+  flush();
+  chunks.insert(chunks.end(), output.after.begin(), output.after.end());
+  return chunks;
+}
+
+void drop_usage(Json& value) {
+  if (value.is_array()) std::for_each(value.as_array().begin(), value.as_array().end(), drop_usage);
+  if (!value.is_object()) return;
+  std::erase_if(value.as_object(), [](const Json::Member& member) { return member.first == "usage"; });
+  for (auto& [key, item] : value.as_object()) drop_usage(item);
+}
+
+// Every single cut, every token alone, and all in one: the same answer. As the original counts, the step that completes
+// a stop sequence counts whole, and each step outside a JSON value is a space: there usage and spaces are left out.
+TEST(ResponseGolden, TheAnswerDoesNotDependOnTheCut) {
+  size_t num_replays = 0;
+  for (size_t r = 0; r < records().size(); ++r) {
+    const Json& record = records()[r];
+    const auto& runs = record.find("expect")->as_object();
+    const auto& [protocol, expect] = runs[r % runs.size()];
+    auto request = decode(protocol, *expect.find("request"), expect);
+    ASSERT_TRUE(request.ok());
+    const Output output = output_of(*record.find("chunks"));
+    std::vector<size_t> all;
+    for (size_t i = 0; i < output.units.size(); ++i) all.push_back(i);
+    for (const bool compatible : {false, true}) {
+      request->response.recipe_compatible = compatible;
+      const bool is_loose = compatible && request->chat.parsing.parse_json_output;
+      const auto answer_at = [&](const std::vector<size_t>& cuts) {
+        ++num_replays;
+        Answer answer = replay(protocol, request.value(), cut_at(output, cuts), is_loose);
+        if (compatible) drop_usage(answer.events), drop_usage(answer.final_object);
+        return answer;
+      };
+      const Answer whole = answer_at({});
+      const auto expect_same = [&](const Answer& answer, const std::string& cut) {
+        ASSERT_TRUE(answer.final_object == whole.final_object) << where(record, protocol) << " cut at " << cut << "\n got  "
+            << to_json(answer.final_object) << "\n want " << to_json(whole.final_object);
+        ASSERT_TRUE(answer.events == whole.events) << where(record, protocol) << " cut at " << cut;
+      };
+      expect_same(answer_at(all), "every token");
+      for (size_t i = 1; i < output.units.size(); i += compatible ? 7 : 1) expect_same(answer_at({i}), std::to_string(i));
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(num_replays, 30000u);
+}
+
 // The request as the decoders read it; only what the answer depends on.
 Result<DecodedRequest> decode(const std::string& protocol, const Json& request, const Json& expect) {
   DecodedRequest out;
