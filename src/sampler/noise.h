@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The noise of sampling: standard Gumbel values as a pure function of (seed, choice, output position, purpose, token id), by
-// Philox4x32-10 (serving.md 6.3). Drafts and targets of a position read the same values, so the picked token is a function
-// of the distribution, the seed and the position alone: speculation, batching and preemption cannot change it.
+// The noise of sampling: standard Gumbel values as a pure function of (seed, choice, output position, purpose, token
+// id), by Philox4x32-10 (serving.md 6.3). Drafts and targets of a position read the same values, so the picked token is
+// a function of the distribution, the seed and the position alone: speculation, batching and preemption cannot change
+// it.
 #pragma once
 
 #include <array>
@@ -12,7 +13,12 @@
 
 namespace deepinfer {
 
-enum class NoisePurpose : uint32_t { kTarget = 0, kDraft = 1, kAccept = 2, kResidual = 3 };  // 1 to 3: rejection sampling only
+enum class NoisePurpose : uint32_t {
+  kTarget = 0,
+  kDraft = 1,
+  kAccept = 2,
+  kResidual = 3
+};  // 1 to 3: rejection sampling only
 
 struct NoiseKey {
   uint64_t seed = 0;
@@ -21,8 +27,8 @@ struct NoiseKey {
   NoisePurpose purpose = NoisePurpose::kTarget;
 };
 
-// Natural logarithm of a positive normal number, relative error below 2^-22. Its own polynomial, in a fixed order of single
-// precision operations, so every backend gives the same bits.
+// Natural logarithm of a positive normal number, relative error below 2^-22. Its own polynomial, in a fixed order of
+// single precision operations, so every backend gives the same bits.
 float noise_log(float x);
 
 // Values of ids 4 * block .. 4 * block + 3. Between -2.82 and kGumbelMax.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What penalties and bad words need to know of the tokens before a pick: which ids the prompt holds, how often each was
-// output, and the last few tokens. Grows with the number of distinct ids, not with the vocabulary. Thread: its sequence's.
+// output, and the last few tokens. Grows with the number of distinct ids, not with the vocabulary. Thread: its
+// sequence's.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace deepinfer {
 class TokenHistory {
  public:
   struct Entry {
-    TokenId id = -1;              // -1 = free place of the table
+    TokenId id = -1;  // -1 = free place of the table
     bool is_in_prompt = false;
     int32_t num_outputs = 0;
   };
@@ -35,7 +36,7 @@ class TokenHistory {
   void grow();
   void append_tail(TokenId id);
 
-  std::vector<Entry> table_;      // open addressing, a power of two, at most 3/4 full
+  std::vector<Entry> table_;  // open addressing, a power of two, at most 3/4 full
   int64_t num_entries_ = 0;
   std::vector<TokenId> tail_;
 };
