@@ -18,7 +18,7 @@ import sys
 
 from tokenizers import Tokenizer
 
-BATCH = 512
+BATCH = 128
 WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2003\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 ODD = "\u200d\u200c\ufeff\u00ad\u2060\x00\x1b\x7f\ue000\U000f0000\u0378\U0001fffe\u3040\u3097\u3099\u309b\u30fb\u30a0"
 PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~。，、！？：；「」『』（）…—·￥«»€±×÷≤≥"

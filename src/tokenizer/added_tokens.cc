@@ -29,7 +29,8 @@ std::vector<AddedTokens::Span> AddedTokens::split(std::string_view text) const {
 void AddedTokens::split_with(const Matcher& matcher, std::string_view text, std::vector<Span>& out) {
   size_t begin = 0;
   for (size_t at = 0; matcher.trie && at < text.size();) {
-    const Symbol found = matcher.starts[static_cast<uint8_t>(text[at])] ? matcher.trie->longest(text.substr(at)) : kNoSymbol;
+    const Symbol found =
+        matcher.starts[static_cast<uint8_t>(text[at])] ? matcher.trie->longest(text.substr(at)) : kNoSymbol;
     if (found == kNoSymbol) {
       ++at;
       continue;

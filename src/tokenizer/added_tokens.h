@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Finds added tokens in a text as the reference library does: first those with `normalized` false, leftmost, the longest of
-// several at one place, then the others in what lies between. Immutable.
+// Finds added tokens in a text as the reference library does: first those with `normalized` false, leftmost, the
+// longest of several at one place, then the others in what lies between. Immutable.
 #pragma once
 
 #include <memory>

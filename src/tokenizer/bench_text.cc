@@ -56,7 +56,8 @@ std::vector<std::string_view> tokens_where(const Tokenizer& tokenizer, const Fil
 }  // namespace
 
 std::string bench_english(const Tokenizer& tokenizer, size_t num_bytes) {
-  const auto words = tokens_where(tokenizer, [](std::string_view t) { return t.size() > 2 && t[0] == ' ' && is_lower(t.substr(1)); });
+  const auto words =
+      tokens_where(tokenizer, [](std::string_view t) { return t.size() > 2 && t[0] == ' ' && is_lower(t.substr(1)); });
   const auto stems = tokens_where(tokenizer, [](std::string_view t) { return t.size() > 2 && is_lower(t); });
   Random random(1);
   std::string text;
@@ -109,7 +110,8 @@ std::vector<std::pair<std::string, std::string>> bench_worst_cases() {
   std::string letters, points, lines, emoji;
   while (letters.size() < 60000) letters.push_back(static_cast<char>('a' + random.below(26)));
   while (points.size() < 500000) append_utf8(points, static_cast<char32_t>(0xA0 + random.below(0xD800 - 0xA0)));
-  while (lines.size() < 200000) lines += random.chance(50) ? "\n" : std::string(1 + random.below(9), random.chance(50) ? ' ' : '\t');
+  while (lines.size() < 200000)
+    lines += random.chance(50) ? "\n" : std::string(1 + random.below(9), random.chance(50) ? ' ' : '\t');
   while (emoji.size() < 200000) emoji += "👨‍👩‍👧‍👦🏳️‍🌈👍🏽";
   std::string han;
   while (han.size() < 500000) append_utf8(han, static_cast<char32_t>(0x4E00 + random.below(0x9FA6 - 0x4E00)));
@@ -120,7 +122,12 @@ std::vector<std::pair<std::string, std::string>> bench_worst_cases() {
           {"1 MB of one letter", std::string(1000000, 'a')},
           {"500 kB of two letters", std::move(pairs)},
           {"emoji with joiners", std::move(emoji)},
-          {"500 kB of one Han character", [] { std::string t; while (t.size() < 500000) t += "的"; return t; }()},
+          {"500 kB of one Han character",
+           [] {
+             std::string t;
+             while (t.size() < 500000) t += "的";
+             return t;
+           }()},
           {"random Han characters", std::move(han)},
           {"random code points", std::move(points)},
           {"mixed white space", std::move(lines)}};

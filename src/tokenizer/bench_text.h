@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Texts for the tokenizer bench, made from seeds so that every run and every peer sees the same bytes. English and Chinese
-// are drawn word by word from the vocabulary with Zipf's law (tokens are numbered by falling frequency), with rare words put
-// together from several tokens; code is the sources of this tree.
+// Texts for the tokenizer bench, made from seeds so that every run and every peer sees the same bytes. English and
+// Chinese are drawn word by word from the vocabulary with Zipf's law (tokens are numbered by falling frequency), with
+// rare words put together from several tokens; code is the sources of this tree.
 #pragma once
 
 #include <string>

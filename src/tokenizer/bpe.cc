@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Why neighbours decide everything (ordered merges). Let each token be the BPE of its own bytes. In the BPE of their
-// concatenation the first merge that crosses a boundary joins a symbol x at the right edge of one token with a symbol y at
-// the left edge of the next, at a moment when both exist: after both were made and before either is used up. Whether such a
-// merge exists depends on the two tokens alone. So a sequence of tokens is the BPE of its bytes exactly when all pairs of
-// neighbours are, and the sequence for each prefix of a text is unique: a place from which no continuation reaches the end
-// need never be tried again.
-// Equal ranks: parent(x) = (w, x) of the same rank as (x, y) lies to the left and comes first; parent(y) = (y, z) of the same
-// rank comes after.
+// concatenation the first merge that crosses a boundary joins a symbol x at the right edge of one token with a symbol y
+// at the left edge of the next, at a moment when both exist: after both were made and before either is used up. Whether
+// such a merge exists depends on the two tokens alone. So a sequence of tokens is the BPE of its bytes exactly when all
+// pairs of neighbours are, and the sequence for each prefix of a text is unique: a place from which no continuation
+// reaches the end need never be tried again. Equal ranks: parent(x) = (w, x) of the same rank as (x, y) lies to the
+// left and comes first; parent(y) = (y, z) of the same rank comes after.
 #include "tokenizer/bpe.h"
 
 #include <algorithm>
@@ -83,8 +82,8 @@ Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary) {
   table_ = std::make_unique<MergeTable>(std::move(merges));
   if (!table_->is_ordered()) return;
 
-  // Tokens that are the BPE of their own bytes; only these can occur. A merge qualifies when its parts do and nothing else
-  // would have crossed the place between them first.
+  // Tokens that are the BPE of their own bytes; only these can occur. A merge qualifies when its parts do and nothing
+  // else would have crossed the place between them first.
   std::vector<std::string_view> tokens(num_symbols);
   for (Symbol symbol = 0; symbol < num_symbols; ++symbol) {
     if (symbol >= 256) {
@@ -173,7 +172,8 @@ void Bpe::encode_piece_by_definition(std::string_view piece, BpeScratch& scratch
   for (const Symbol symbol : scratch.symbols_) out.push_back(ids_[symbol]);
 }
 
-void Bpe::encode_piece(std::string_view text, size_t begin, size_t end, BpeScratch& scratch, std::vector<TokenId>& out) const {
+void Bpe::encode_piece(std::string_view text, size_t begin, size_t end, BpeScratch& scratch,
+                       std::vector<TokenId>& out) const {
   const size_t size = end - begin;
   if (size > BpeScratch::kPieceBytesMax) {
     encode_afresh(text.substr(begin, size), scratch, out);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // BPE of one piece. For ordered merges (every released file) the encoder works from left to right: it takes the longest
-// token, and gives way to shorter ones or steps back where two neighbours could not stand side by side in a BPE result; each
-// place is given up at most once. Other merge lists, runs of one byte and pieces that exceed a work budget go to RunMerger.
-// Immutable; the caller brings the scratch memory.
+// token, and gives way to shorter ones or steps back where two neighbours could not stand side by side in a BPE result;
+// each place is given up at most once. Other merge lists, runs of one byte and pieces that exceed a work budget go to
+// RunMerger. Immutable; the caller brings the scratch memory.
 #pragma once
 
 #include <cstdint>
@@ -46,14 +46,16 @@ class Bpe {
   Bpe(const TokenizerFile& file, const Vocabulary& vocabulary);
 
   // Appends the ids of text[begin, end), one piece of the pre-tokenizer. Precondition: the piece is not empty.
-  void encode_piece(std::string_view text, size_t begin, size_t end, BpeScratch& scratch, std::vector<TokenId>& out) const;
+  void encode_piece(std::string_view text, size_t begin, size_t end, BpeScratch& scratch,
+                    std::vector<TokenId>& out) const;
   // The same by the definition alone; for tests.
   void encode_piece_by_definition(std::string_view piece, BpeScratch& scratch, std::vector<TokenId>& out) const;
 
   bool is_ordered() const { return table_->is_ordered(); }
 
  private:
-  // Whether BPE of the two tokens' bytes keeps both. Precondition: ordered merges, each token is the BPE of its own bytes.
+  // Whether BPE of the two tokens' bytes keeps both. Precondition: ordered merges, each token is the BPE of its own
+  // bytes.
   bool can_neighbour(Symbol left, Symbol right) const;
   // `parent` is the merge whose parts they are, kNoSymbol for two tokens of a result.
   bool stays_apart(Symbol left, Symbol right, Symbol parent) const;
@@ -61,7 +63,7 @@ class Bpe {
   void encode_afresh(std::string_view piece, BpeScratch& scratch, std::vector<TokenId>& out) const;
 
   std::unique_ptr<const MergeTable> table_;
-  std::vector<TokenId> ids_;  // by symbol
+  std::vector<TokenId> ids_;               // by symbol
   std::unique_ptr<const TokenTrie> trie_;  // ordered merges only
 };
 

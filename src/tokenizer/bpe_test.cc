@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The encoder against BPE by its definition, on random merge lists over a few letters: every tie, overlap and unreachable
-// token occurs there.
+// The encoder against BPE by its definition, on random merge lists over a few letters: every tie, overlap and
+// unreachable token occurs there.
 #include "tokenizer/bpe.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,8 @@ struct RandomModel {
 // `num_letters` letters; with `ordered` every merge makes a new token of tokens made before it.
 RandomModel make_model(std::mt19937& rng, int num_letters, int num_merges, bool ordered) {
   RandomModel model;
-  for (int byte = 0; byte < 256; ++byte) model.file.byte_tokens.push_back(model.id_of(std::string(1, static_cast<char>(byte))));
+  for (int byte = 0; byte < 256; ++byte)
+    model.file.byte_tokens.push_back(model.id_of(std::string(1, static_cast<char>(byte))));
   std::vector<std::string> parts;
   for (int i = 0; i < num_letters; ++i) parts.emplace_back(1, static_cast<char>('a' + i));
   std::map<std::pair<TokenId, TokenId>, bool> pairs;
@@ -77,7 +78,8 @@ void expect_definition(bool ordered, int num_models) {
       const size_t size = 1 + rng() % 60;
       // Some texts are one letter repeated, which has its own path.
       const bool is_run = rng() % 4 == 0;
-      while (text.size() < size) text.push_back(is_run && !text.empty() ? text[0] : static_cast<char>('a' + rng() % num_letters));
+      while (text.size() < size)
+        text.push_back(is_run && !text.empty() ? text[0] : static_cast<char>('a' + rng() % num_letters));
       const std::vector<TokenId> expected = by_definition(model, text);
       std::vector<TokenId> fast, defined;
       bpe.encode_piece(text, 0, text.size(), scratch, fast);

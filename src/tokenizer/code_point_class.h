@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the pre-tokenizer needs to know of a code point. Table: code_point_table.cc, generated from Unicode 16.0.0, the
+// What the pre-tokenizer needs to know of a code point. Table: code_point_table.inc, generated from Unicode 16.0.0, the
 // version of the reference library's regular expressions (the script compares all 1,112,064 code points).
 #pragma once
 
@@ -9,14 +9,14 @@
 namespace deepinfer {
 
 enum class CodePointClass : uint8_t {
-  kOther,           // matched by no alternative of its own: controls, format characters, private use, unassigned
-  kWord,            // \p{L} \p{M}
-  kPunctuation,     // \p{P} \p{S}
-  kNumber,          // \p{N}
-  kNewline,         // CR LF
-  kSpace,           // U+0020
-  kWhitespace,      // the rest of \s
-  kHanWord,         // U+4E00-9FA5, U+3040-30FF, by category as above
+  kOther,        // matched by no alternative of its own: controls, format characters, private use, unassigned
+  kWord,         // \p{L} \p{M}
+  kPunctuation,  // \p{P} \p{S}
+  kNumber,       // \p{N}
+  kNewline,      // CR LF
+  kSpace,        // U+0020
+  kWhitespace,   // the rest of \s
+  kHanWord,      // U+4E00-9FA5, U+3040-30FF, by category as above
   kHanPunctuation,
   kHanOther,
 };

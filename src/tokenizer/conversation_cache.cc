@@ -61,7 +61,8 @@ void ConversationCache::encode_chunk(std::string_view chunk, std::vector<TokenId
 
 int64_t ConversationCache::num_bytes_held() const {
   int64_t total = 0;
-  for (const auto& [text, entry] : entries_) total += static_cast<int64_t>(text.size() + entry.ids.size() * sizeof(TokenId));
+  for (const auto& [text, entry] : entries_)
+    total += static_cast<int64_t>(text.size() + entry.ids.size() * sizeof(TokenId));
   return total;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Remembers the ids of the text of one conversation, so that encoding its next turn tokenises the new text only. The ids
-// equal Tokenizer::encode(prompt). Texts are kept in pieces cut where no token can span; those the latest prompt did not
-// use are dropped, so the memory is that of one prompt. Thread: one owner.
+// Remembers the ids of the text of one conversation, so that encoding its next turn tokenises the new text only. The
+// ids equal Tokenizer::encode(prompt). Texts are kept in pieces cut where no token can span; those the latest prompt
+// did not use are dropped, so the memory is that of one prompt. Thread: one owner.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Token ids to text, one at a time. Emits every code point with the token that completes it, never half a code point, and
-// one U+FFFD for each maximal ill-formed subpart of the bytes as soon as it is certain: the joined output equals
+// Token ids to text, one at a time. Emits every code point with the token that completes it, never half a code point,
+// and one U+FFFD for each maximal ill-formed subpart of the bytes as soon as it is certain: the joined output equals
 // Tokenizer::decode of all ids. At most three bytes are held back. Thread: one owner; the tokenizer must outlive it.
 #pragma once
 

@@ -68,7 +68,8 @@ std::string_view JsonCursor::string() {
   }
   const size_t begin = at_;
   size_t end = begin + 1;
-  while (end < text_.size() && text_[end] != '"' && text_[end] != '\\' && static_cast<uint8_t>(text_[end]) >= 0x20) ++end;
+  while (end < text_.size() && text_[end] != '"' && text_[end] != '\\' && static_cast<uint8_t>(text_[end]) >= 0x20)
+    ++end;
   if (end < text_.size() && text_[end] == '"') {
     at_ = end + 1;
     return text_.substr(begin + 1, end - begin - 1);
@@ -93,7 +94,8 @@ int64_t JsonCursor::integer() {
   peek();
   const size_t begin = at_;
   int64_t value = 0;
-  while (at_ < text_.size() && at_ - begin <= kDigitsMax && text_[at_] >= '0' && text_[at_] <= '9') value = value * 10 + (text_[at_++] - '0');
+  while (at_ < text_.size() && at_ - begin <= kDigitsMax && text_[at_] >= '0' && text_[at_] <= '9')
+    value = value * 10 + (text_[at_++] - '0');
   const size_t num_digits = at_ - begin;
   if (num_digits == 0 || num_digits > kDigitsMax || (num_digits > 1 && text_[begin] == '0')) {
     at_ = begin;

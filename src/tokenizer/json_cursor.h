@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Walks a large JSON text without building values: the two tables of a tokenizer.json have a quarter of a million entries.
-// Everything else of the text is handed on as slices to parse_json, which is strict; the cursor itself accepts objects,
-// arrays, strings and integers in exactly the JSON forms. An error is sticky and remembers the offset.
+// Walks a large JSON text without building values: the two tables of a tokenizer.json have a quarter of a million
+// entries. Everything else of the text is handed on as slices to parse_json, which is strict; the cursor itself accepts
+// objects, arrays, strings and integers in exactly the JSON forms. An error is sticky and remembers the offset.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ class JsonCursor {
 
   // The bracket that opens an object or array.
   bool enter(char bracket);
-  // Moves to the next element of what was entered; false at its end (consumed) or on an error. Call once before each value.
+  // Moves to the next element of what was entered; false at its end (consumed) or on an error. Call once before each
+  // value.
   bool next(char closing_bracket);
   // A member's name and colon. The view is valid until the next call of string() or key().
   std::string_view key();

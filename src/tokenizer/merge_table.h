@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The merges of a BPE model over symbols. A symbol is a byte (0-255) or the result of a merge: 256 + the rank of the first
-// merge that makes it. Immutable.
+// The merges of a BPE model over symbols. A symbol is a byte (0-255) or the result of a merge: 256 + the rank of the
+// first merge that makes it. Immutable.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ class MergeTable {
   }
   std::span<const Merge> merges() const { return merges_; }
 
-  // True when every merge makes a symbol of its own out of symbols made by earlier merges, as training writes them. Then
-  // "lowest rank first" is "rank by rank", which the fast encoder relies on.
+  // True when every merge makes a symbol of its own out of symbols made by earlier merges, as training writes them.
+  // Then "lowest rank first" is "rank by rank", which the fast encoder relies on.
   bool is_ordered() const { return is_ordered_; }
 
  private:
@@ -47,8 +47,9 @@ class MergeTable {
   static constexpr uint64_t kFree = ~uint64_t{0};
 
   std::vector<Merge> merges_;
-  std::vector<uint64_t> slots_;   // left, right, rank: 21 bits each; open addressing, half full at most
-  std::vector<uint64_t> filter_;  // a bit per hash, small enough for the second cache level: most pairs asked for are absent
+  std::vector<uint64_t> slots_;  // left, right, rank: 21 bits each; open addressing, half full at most
+  std::vector<uint64_t>
+      filter_;  // a bit per hash, small enough for the second cache level: most pairs asked for are absent
   int slot_shift_ = 0, filter_shift_ = 0;
   uint64_t slot_mask_ = 0;
   bool is_ordered_ = true;

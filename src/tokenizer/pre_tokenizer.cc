@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The three patterns collapse into one switch on the class of the piece's first code point, because alternatives of pattern
-// 3 begin with disjoint classes except for white space, and 1 and 2 only bound how far a look-ahead sees: numbers and Han
-// code points are simply "not mine" for every other run. A mark that could be the optional first code point of the second
-// alternative starts the same piece as a letter does, so letters and marks share a class.
+// The three patterns collapse into one switch on the class of the piece's first code point, because alternatives of
+// pattern 3 begin with disjoint classes except for white space, and 1 and 2 only bound how far a look-ahead sees:
+// numbers and Han code points are simply "not mine" for every other run. A mark that could be the optional first code
+// point of the second alternative starts the same piece as a letter does, so letters and marks share a class.
 #include "tokenizer/pre_tokenizer.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/utf8.h"
@@ -110,8 +111,8 @@ size_t punctuation_end(const Reader& text, size_t at) {
   return at;
 }
 
-// \s*[\r\n]+ | \s+(?!\S) | \s+ : up to the last line break, else all but the last code point unless the run ends the piece
-// of pattern 2 it lies in.
+// \s*[\r\n]+ | \s+(?!\S) | \s+ : up to the last line break, else all but the last code point unless the run ends the
+// piece of pattern 2 it lies in.
 size_t white_end(const Reader& text, size_t begin) {
   size_t at = begin, last = begin, after_newline = begin;
   CodePointClass next = kOther;
@@ -175,16 +176,40 @@ size_t piece_end(std::string_view whole, size_t begin) {
   return second;
 }
 
-size_t next_safe_cut(std::string_view whole, size_t from) {
-  const Reader text(whole);
-  size_t at = from - 1;
-  while (at < whole.size()) {
-    const void* found = std::memchr(whole.data() + at, '\n', whole.size() - at);
-    if (found == nullptr) break;
-    at = static_cast<size_t>(static_cast<const char*>(found) - whole.data()) + 1;
-    if (at < whole.size() && !is_white(text.point(at).kind)) return at;
+namespace {
+
+// First place in [from, end) where a run of numbers begins or a run of Han begins or ends; npos when there is none.
+size_t class_change(const Reader& text, size_t from, size_t end) {
+  // A byte that does not continue a code point begins one, also in ill-formed text.
+  while (from < end && (text.byte(from) & 0xC0) == 0x80) ++from;
+  if (from >= end) return std::string_view::npos;
+  Point last = text.point(from);
+  for (size_t at = from + last.num_bytes; at < end; at += last.num_bytes) {
+    const Point next = text.point(at);
+    if ((next.kind == kNumber && last.kind != kNumber) || is_han(next.kind) != is_han(last.kind)) return at;
+    last = next;
   }
-  return whole.size();
+  return std::string_view::npos;
+}
+
+}  // namespace
+
+size_t next_safe_cut(std::string_view whole, size_t from) {
+  static constexpr size_t kLineBytes = 4096;  // text without line feeds is cut at the rarer kind of place
+  const Reader text(whole);
+  bool is_line_long = true;
+  for (size_t at = from - 1, end = from + kLineBytes;;) {
+    const size_t bound = is_line_long ? std::min(end, whole.size()) : whole.size();
+    const void* found = at < bound ? std::memchr(whole.data() + at, '\n', bound - at) : nullptr;
+    if (found != nullptr) {
+      at = static_cast<size_t>(static_cast<const char*>(found) - whole.data()) + 1;
+      if (at < whole.size() && !is_white(text.point(at).kind)) return at;
+      continue;
+    }
+    if (!is_line_long || bound == whole.size()) return whole.size();
+    if (const size_t cut = class_change(text, from, bound); cut != std::string_view::npos) return cut;
+    is_line_long = false;
+  }
 }
 
 }  // namespace deepinfer

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Why counting is right for ordered merges: a merge of rank r makes a symbol that occurs in merges above r only, so all
-// pairs of rank r are merged before anything else happens, from left to right. Inside a run of k equal symbols that leaves
-// k/2 results and, if k is odd, one symbol at the right end; pairs of different symbols cannot overlap. Without order a new
-// pair may come before the rest of its rank, so every symbol stands alone and the place in the text breaks ties.
-// Queued pairs are not withdrawn: an entry whose place no longer holds the pair of its rank is skipped.
+// pairs of rank r are merged before anything else happens, from left to right. Inside a run of k equal symbols that
+// leaves k/2 results and, if k is odd, one symbol at the right end; pairs of different symbols cannot overlap. Without
+// order a new pair may come before the rest of its rank, so every symbol stands alone and the place in the text breaks
+// ties. Queued pairs are not withdrawn: an entry whose place no longer holds the pair of its rank is skipped.
 #include "tokenizer/run_merger.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // BPE by its definition: the merge of lowest rank first, leftmost first among equals, with a heap over the neighbours.
-// n log n for any text and any merge list. Where the merges are ordered (MergeTable::is_ordered) equal neighbours are kept
-// as one run with a count, so n equal bytes take a number of steps that grows with log n only.
+// n log n for any text and any merge list. Where the merges are ordered (MergeTable::is_ordered) equal neighbours are
+// kept as one run with a count, so n equal bytes take a number of steps that grows with log n only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class RunMerger {
  private:
   struct Run {
     Symbol symbol;
-    uint32_t count;  // 0 = removed
+    uint32_t count;          // 0 = removed
     int32_t previous, next;  // -1 = none
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The piece of text that one or more output tokens completed: whole code points only. A control token arrives as its id with
-// no text, so that a reader of deltas recognises markup by id and never by spelling.
+// The piece of text that one or more output tokens completed: whole code points only. A control token arrives as its id
+// with no text, so that a reader of deltas recognises markup by id and never by spelling.
 #pragma once
 
 #include <string>

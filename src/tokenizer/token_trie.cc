@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Cells are placed in blocks of 256, the reach of `base ^ byte`. A node takes the first base of an open block whose cells
-// are free; a block that refuses too often is closed, which bounds the work per node. In a block that stays partly empty the
-// free cells get a tag that no base of the block can ask for.
+// Cells are placed in blocks of 256, the reach of `base ^ byte`. A node takes the first base of an open block whose
+// cells are free; a block that refuses too often is closed, which bounds the work per node. In a block that stays
+// partly empty the free cells get a tag that no base of the block can ask for.
 #include "tokenizer/token_trie.h"
 
 #include <algorithm>
@@ -113,8 +113,8 @@ class TokenTrie::Builder {
     return take(blocks_.size() - 1, free_base(blocks_.back()));
   }
 
-  // Lower eight bits of a base whose cells are all free in the block, or -1. Tried are the bases that put the first branch
-  // into a free cell.
+  // Lower eight bits of a base whose cells are all free in the block, or -1. Tried are the bases that put the first
+  // branch into a free cell.
   int free_base(const Block& block) const {
     const std::bitset<256> free_cells = ~block.cells;
     for (size_t cell = free_cells._Find_first(); cell < 256; cell = free_cells._Find_next(cell)) {
@@ -132,8 +132,8 @@ class TokenTrie::Builder {
     return static_cast<uint32_t>(block * 256 + low);
   }
 
-  // Every node has a branch, so a block with a free cell has a base that no node uses: the cell names the byte that only
-  // this base would ask for.
+  // Every node has a branch, so a block with a free cell has a base that no node uses: the cell names the byte that
+  // only this base would ask for.
   void fill_free_cells() {
     for (size_t b = 0; b < blocks_.size(); ++b) {
       int unused = 0;
@@ -153,7 +153,8 @@ class TokenTrie::Builder {
   std::vector<size_t> open_;
 };
 
-TokenTrie::TokenTrie(std::vector<std::string_view> tokens) : tokens_(std::move(tokens)), prefixes_(tokens_.size(), kNoSymbol) {
+TokenTrie::TokenTrie(std::vector<std::string_view> tokens)
+    : tokens_(std::move(tokens)), prefixes_(tokens_.size(), kNoSymbol) {
   Builder(*this).build();
 }
 

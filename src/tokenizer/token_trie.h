@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Longest token at the start of a text: a double-array trie over token bytes. A branch that holds a single token ends at
-// once, and the rest of that token is compared as bytes, so only real branchings take cells. Immutable; views the bytes it
-// was built from.
+// Longest token at the start of a text: a double-array trie over token bytes. A branch that holds a single token ends
+// at once, and the rest of that token is compared as bytes, so only real branchings take cells. Immutable; views the
+// bytes it was built from.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ class TokenTrie {
  private:
   static constexpr int kSymbolBits = 24;
   static constexpr uint32_t kSymbolMask = (1u << kSymbolBits) - 1;
-  // cells_[base ^ byte] of a node: the branch for that byte when the upper bits of its tag are the byte. A base belongs to
-  // one node only, so the byte is all there is to check.
+  // cells_[base ^ byte] of a node: the branch for that byte when the upper bits of its tag are the byte. A base belongs
+  // to one node only, so the byte is all there is to check.
   struct Cell {
     uint32_t base;  // of the node behind the branch; 0 = a single token, whose remaining bytes are compared
     uint32_t tag;   // byte, then the token that ends here (or the single token); kSymbolMask = none
@@ -51,7 +51,8 @@ class TokenTrie {
 
   bool ends_with(Symbol symbol, std::string_view text, size_t matched) const {
     const std::string_view token = tokens_[symbol];
-    return token.size() <= text.size() && std::memcmp(token.data() + matched, text.data() + matched, token.size() - matched) == 0;
+    return token.size() <= text.size() &&
+           std::memcmp(token.data() + matched, text.data() + matched, token.size() - matched) == 0;
   }
 
   std::vector<std::string_view> tokens_;

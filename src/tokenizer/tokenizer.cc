@@ -45,6 +45,7 @@ class ScratchPool {
 
 constexpr size_t kParallelBytesMin = 32 << 10;  // below, waking a thread costs more than it saves
 constexpr size_t kChunkBytes = 16 << 10;
+constexpr size_t kBytesPerTokenGuess = 3;
 
 struct Chunk {
   std::string_view text;
@@ -53,7 +54,8 @@ struct Chunk {
 
 // Runs of plain text (neighbouring pieces joined) cut at safe places of about kChunkBytes, control tokens between them.
 // `joined` owns runs that had to be copied.
-std::vector<Chunk> chunks_of(const Prompt& prompt, size_t chunk_bytes, std::vector<std::unique_ptr<std::string>>& joined) {
+std::vector<Chunk> chunks_of(const Prompt& prompt, size_t chunk_bytes,
+                             std::vector<std::unique_ptr<std::string>>& joined) {
   std::vector<Chunk> chunks;
   const std::vector<Prompt::Piece>& pieces = prompt.pieces;
   for (size_t i = 0; i < pieces.size();) {
@@ -95,7 +97,8 @@ Result<std::string> file_of(const std::string& path) {
 }  // namespace
 
 struct TokenizerParts {
-  explicit TokenizerParts(TokenizerFile file) : vocabulary(file.tokens), bpe(file, vocabulary), added(std::move(file.added)) {
+  explicit TokenizerParts(TokenizerFile file)
+      : vocabulary(file.tokens), bpe(file, vocabulary), added(std::move(file.added)) {
     for (const TokenizerFile::Added& token : added.all()) controls.emplace(token.content, token.id);
   }
 
@@ -160,6 +163,7 @@ std::vector<TokenId> Tokenizer::encode(const Prompt& prompt, ThreadPool* pool) c
   const std::vector<Chunk> chunks = chunks_of(prompt, is_parallel ? kChunkBytes : SIZE_MAX, joined);
   std::vector<TokenId> out;
   if (!is_parallel) {
+    out.reserve(num_bytes / kBytesPerTokenGuess + chunks.size());
     for (const Chunk& chunk : chunks) {
       if (chunk.control >= 0) out.push_back(chunk.control);
       else parts_->encode(chunk.text, out);
@@ -168,7 +172,9 @@ std::vector<TokenId> Tokenizer::encode(const Prompt& prompt, ThreadPool* pool) c
   }
   std::vector<std::vector<TokenId>> ids(chunks.size());
   pool->parallel_for(static_cast<int64_t>(chunks.size()), [&](int64_t i) {
-    if (chunks[i].control < 0) parts_->encode(chunks[i].text, ids[i]);
+    if (chunks[i].control >= 0) return;
+    ids[i].reserve(chunks[i].text.size() / kBytesPerTokenGuess + 16);
+    parts_->encode(chunks[i].text, ids[i]);
   });
   size_t num_ids = 0;
   for (size_t i = 0; i < chunks.size(); ++i) num_ids += chunks[i].control >= 0 ? 1 : ids[i].size();
@@ -201,7 +207,8 @@ std::optional<TokenId> Tokenizer::find_control(std::string_view spelling) const 
 
 Result<TokenId> Tokenizer::require_control(std::string_view spelling) const {
   if (const std::optional<TokenId> id = find_control(spelling)) return *id;
-  return not_found(fmt::format("{}: no control token {}: expected an added token of that spelling", parts_->source, spelling));
+  return not_found(
+      fmt::format("{}: no control token {}: expected an added token of that spelling", parts_->source, spelling));
 }
 
 }  // namespace deepinfer

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Text to token ids and back: byte-level BPE as a tokenizer.json in the released form describes it. Ids equal those of the
-// `tokenizers` library (specification: chat.md 1.2) for every valid UTF-8 text; bytes that are not UTF-8 are encoded as
-// single unclassified code points and come back unchanged from token_bytes.
-// Refuses files that ask for anything else (normalizers, other split patterns, dropout, byte fallback, stripping added
-// tokens), naming what was found. Immutable after loading: any number of threads may use one object.
+// Text to token ids and back: byte-level BPE as a tokenizer.json in the released form describes it. Ids equal those of
+// the `tokenizers` library (specification: chat.md 1.2) for every valid UTF-8 text; bytes that are not UTF-8 are
+// encoded as single unclassified code points and come back unchanged from token_bytes. Refuses files that ask for
+// anything else (normalizers, other split patterns, dropout, byte fallback, stripping added tokens), naming what was
+// found. Immutable after loading: any number of threads may use one object.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class Tokenizer {
   // places where no piece can span and encoded in parallel; the ids are the same for any pool, or none.
   std::vector<TokenId> encode(const Prompt& prompt, ThreadPool* pool = nullptr) const;
 
-  // The bytes of all tokens, control tokens by their spelling, ill-formed UTF-8 as U+FFFD (one for each maximal subpart).
-  // Ids outside the vocabulary give nothing.
+  // The bytes of all tokens, control tokens by their spelling, ill-formed UTF-8 as U+FFFD (one for each maximal
+  // subpart). Ids outside the vocabulary give nothing.
   std::string decode(std::span<const TokenId> ids) const;
   // What the token stands for; empty for ids outside the vocabulary.
   std::string_view token_bytes(TokenId id) const;

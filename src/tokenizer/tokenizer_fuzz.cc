@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Properties for any bytes: tokens give the bytes back; streaming equals the whole; a text may be cut at safe cuts; the fast
-// encoder equals BPE by its definition; plain text never becomes a control token; the cache changes nothing.
+// Properties for any bytes: tokens give the bytes back; streaming equals the whole; a text may be cut at safe cuts; the
+// fast encoder equals BPE by its definition; plain text never becomes a control token; the cache changes nothing.
 #include <string>
 #include <string_view>
 

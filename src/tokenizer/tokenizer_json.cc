@@ -19,7 +19,8 @@ namespace {
 constexpr std::string_view kSplitPatterns[] = {
     "\\p{N}{1,3}",
     "[一-龥぀-ゟ゠-ヿ]+",
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|"
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+    "?[\\p{P}\\p{S}]+[\r\n]*|"
     "\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
 };
 
@@ -71,14 +72,15 @@ Status check_split(const Json& step, std::string_view wanted, const std::string&
 Status check_pre_tokenizer(const Json* value) {
   const Json* steps = value == nullptr ? nullptr : value->find("pretokenizers");
   constexpr size_t kNumSplits = std::size(kSplitPatterns);
-  if (!is_type(value, "Sequence") || steps == nullptr || !steps->is_array() || steps->as_array().size() != kNumSplits + 1)
+  if (!is_type(value, "Sequence") || steps == nullptr || !steps->is_array() ||
+      steps->as_array().size() != kNumSplits + 1)
     return unsupported("pre_tokenizer", "a Sequence of three Splits and ByteLevel", value);
   for (size_t i = 0; i < kNumSplits; ++i)
     TRY(check_split(steps->as_array()[i], kSplitPatterns[i], fmt::format("pre_tokenizer.pretokenizers[{}]", i)));
   const Json& level = steps->as_array()[kNumSplits];
   const Json* use_regex = level.find("use_regex");
-  if (!is_type(&level, "ByteLevel") || !is_off(level, "add_prefix_space") || use_regex == nullptr || !use_regex->is_bool() ||
-      use_regex->as_bool())
+  if (!is_type(&level, "ByteLevel") || !is_off(level, "add_prefix_space") || use_regex == nullptr ||
+      !use_regex->is_bool() || use_regex->as_bool())
     return unsupported("pre_tokenizer.pretokenizers[3]", "ByteLevel without prefix space and regex", &level);
   return {};
 }
@@ -102,8 +104,10 @@ Status check_surroundings(const Json& root) {
 
 Status check_model(const Json* model) {
   if (model == nullptr || !model->is_object()) return unsupported("model", "an object", model);
-  if (!is_absent(*model, "type") && !is_type(model, "BPE")) return unsupported("model.type", "BPE", model->find("type"));
-  for (const char* key : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"})
+  if (!is_absent(*model, "type") && !is_type(model, "BPE"))
+    return unsupported("model.type", "BPE", model->find("type"));
+  for (const char* key :
+       {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"})
     if (!is_off(*model, key)) return unsupported(fmt::format("model.{}", key), "off", model->find(key));
   return {};
 }
@@ -192,7 +196,8 @@ class Reader {
       if (!read_pair(cursor, left, right)) return damaged(merge_path(), "\"left right\"", cursor);
       const TokenId a = written_.find(left), b = written_.find(right), c = written_.find(left.append(right));
       if (a < 0 || b < 0 || c < 0) return bad_merge("parts and result in the vocabulary", left);
-      if (!is_ordinary(a) || !is_ordinary(b) || !is_ordinary(c)) return bad_merge("byte-level parts that are no added tokens", left);
+      if (!is_ordinary(a) || !is_ordinary(b) || !is_ordinary(c))
+        return bad_merge("byte-level parts that are no added tokens", left);
       file_.merges.push_back({a, b, c});
       if (static_cast<int64_t>(file_.merges.size()) > limits_.ids_max)
         return resource_exhausted(fmt::format("tokenizer.json: model.merges: more than {} entries", limits_.ids_max));
@@ -242,7 +247,8 @@ class Reader {
     const std::string& text = content->as_string();
     TokenId number = written_.find(text);
     if (number < 0) {
-      if (Status status = add_token(id->as_int(), text); !status.ok()) return status.prefixed(fmt::format("tokenizer.json: {}", path));
+      if (Status status = add_token(id->as_int(), text); !status.ok())
+        return status.prefixed(fmt::format("tokenizer.json: {}", path));
       number = file_.tokens.back().id;
     } else if (number != id->as_int()) {
       return unsupported(path + ".id", fmt::format("{} as in model.vocab", number), id);
@@ -256,7 +262,9 @@ class Reader {
   }
 
   Status check_distinct() const {
-    const auto key = [](const TokenizerFile::Merge& merge) { return static_cast<uint64_t>(merge.left) << 32 | static_cast<uint32_t>(merge.right); };
+    const auto key = [](const TokenizerFile::Merge& merge) {
+      return static_cast<uint64_t>(merge.left) << 32 | static_cast<uint32_t>(merge.right);
+    };
     std::vector<uint64_t> pairs;
     pairs.reserve(file_.merges.size());
     for (const TokenizerFile::Merge& merge : file_.merges) pairs.push_back(key(merge));
@@ -270,11 +278,12 @@ class Reader {
 
   std::string merge_path() const { return fmt::format("model.merges[{}]", file_.merges.size()); }
   Status bad_merge(std::string_view expected, std::string_view joined) const {
-    return invalid_argument(fmt::format("tokenizer.json: {}: expected {}, found the result \"{}\"", merge_path(), expected,
-                                        joined.substr(0, kShownBytes)));
+    return invalid_argument(fmt::format("tokenizer.json: {}: expected {}, found the result \"{}\"", merge_path(),
+                                        expected, joined.substr(0, kShownBytes)));
   }
   static Status damaged(std::string_view path, std::string_view expected, const JsonCursor& cursor) {
-    return invalid_argument(fmt::format("tokenizer.json: {}: expected {}, {} bytes into it", path, expected, cursor.offset()));
+    return invalid_argument(
+        fmt::format("tokenizer.json: {}: expected {}, {} bytes into it", path, expected, cursor.offset()));
   }
 
   // "left right", or as newer files write it ["left", "right"].
@@ -302,7 +311,7 @@ class Reader {
   Spellings spellings_;   // of vocab_ids_
   WrittenIndex written_;  // model vocabulary by its spelling in the file
   std::unordered_set<std::string_view> contents_;
-  std::vector<int32_t> place_;  // id -> index in file_.tokens
+  std::vector<int32_t> place_;    // id -> index in file_.tokens
   std::vector<bool> alphabetic_;  // by index in file_.tokens
 };
 
@@ -313,7 +322,8 @@ struct Outline {
 };
 
 Status parse_member(Json& object, std::string_view key, std::string_view text) {
-  if (object.find(key) != nullptr) return invalid_argument(fmt::format("tokenizer.json: \"{}\": listed twice", key.substr(0, kShownBytes)));
+  if (object.find(key) != nullptr)
+    return invalid_argument(fmt::format("tokenizer.json: \"{}\": listed twice", key.substr(0, kShownBytes)));
   auto value = parse_json(text, {.bytes_max = SIZE_MAX});
   if (!value.ok()) return value.status().prefixed(fmt::format("tokenizer.json: {}", key.substr(0, kShownBytes)));
   object.set(key, *std::move(value));
@@ -328,7 +338,8 @@ Status outline_model(JsonCursor& cursor, Outline& outline) {
     const std::string_view value = cursor.skip_value();
     std::string_view* table = key == "vocab" ? &outline.vocab : key == "merges" ? &outline.merges : nullptr;
     if (!cursor.ok()) break;
-    if (table != nullptr && !table->empty()) return invalid_argument(fmt::format("tokenizer.json: model.{}: listed twice", key));
+    if (table != nullptr && !table->empty())
+      return invalid_argument(fmt::format("tokenizer.json: model.{}: listed twice", key));
     if (table != nullptr) *table = value;
     else TRY(parse_member(model, key, value));
   }
@@ -345,8 +356,10 @@ Result<Outline> outline_of(std::string_view json) {
   while (cursor.next('}')) {
     const std::string key(cursor.key());
     if (key == "model" && outline.root.find(key) == nullptr && cursor.ok()) TRY(outline_model(cursor, outline));
-    else if (const std::string_view value = cursor.skip_value(); cursor.ok()) TRY(parse_member(outline.root, key, value));
-    if (outline.root.as_object().size() > kMembersMax) return resource_exhausted("tokenizer.json: more than 64 members");
+    else if (const std::string_view value = cursor.skip_value(); cursor.ok())
+      TRY(parse_member(outline.root, key, value));
+    if (outline.root.as_object().size() > kMembersMax)
+      return resource_exhausted("tokenizer.json: more than 64 members");
   }
   if (!cursor.at_end()) return invalid_argument(fmt::format("tokenizer.json: not JSON at byte {}", cursor.offset()));
   return outline;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A damaged tokenizer.json is refused or works: whatever loads gives back the bytes it is fed. The input is the file itself,
-// or, when it does not begin like one, a list of edits of a sound file: (place, value) pairs for merges and vocabulary.
+// A damaged tokenizer.json is refused or works: whatever loads gives back the bytes it is fed. The input is the file
+// itself, or, when it does not begin like one, a list of edits of a sound file: (place, value) pairs for merges and
+// vocabulary.
 #include <string>
 
 #include "base/check.h"
@@ -21,7 +22,8 @@ void try_file(std::string_view json) {
   const Tokenizer& tokenizer = **loaded;
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all.push_back(static_cast<char>(byte));
-  for (const std::string& text : {std::string("The  model, weight!  12345\n\n\n"), std::string(100, ' '), all, std::string(json.substr(0, 300))}) {
+  for (const std::string& text : {std::string("The  model, weight!  12345\n\n\n"), std::string(100, ' '), all,
+                                  std::string(json.substr(0, 300))}) {
     std::string bytes;
     for (const TokenId id : tokenizer.encode(text)) {
       CHECK(!tokenizer.is_control(id));

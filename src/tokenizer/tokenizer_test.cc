@@ -61,7 +61,8 @@ TEST(Tokenizer, GivesTheRecordedIdsOfTheReleasedFile) {
       ASSERT_EQ(tokenizer.decode(ids), text->as_string());
       ASSERT_EQ(streamed(tokenizer, ids), text->as_string());
       const Json* with_added = record.find("ids_with_added");
-      ASSERT_EQ(tokenizer.encode_with_added(text->as_string()), with_added ? ids_of(*with_added) : ids) << to_json(record);
+      ASSERT_EQ(tokenizer.encode_with_added(text->as_string()), with_added ? ids_of(*with_added) : ids)
+          << to_json(record);
     } else {
       ++num_decodes;
       const std::vector<TokenId> ids = ids_of(*record.find("decode_ids"));
@@ -83,6 +84,30 @@ TEST(Tokenizer, GivesTheRecordedIdsOfModelA) {
   }
 }
 
+void expect_package_ids(const Tokenizer& tokenizer, const std::string& path, int64_t num_tokens_min) {
+  const std::string lines = *read_file(path);
+  int64_t num_tokens = 0;
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t end = lines.find('\n', begin);
+    const Json record = *parse_json(std::string_view(lines).substr(begin, end - begin));
+    begin = end + 1;
+    const std::string& text = record.find("text")->as_string();
+    const std::vector<TokenId> ids = ids_of(*record.find("ids"));
+    num_tokens += static_cast<int64_t>(ids.size());
+    const Json* with_added = record.find("ids_with_added");
+    ASSERT_EQ(tokenizer.encode(text), ids) << to_json(record);
+    ASSERT_EQ(tokenizer.encode_with_added(text), with_added ? ids_of(*with_added) : ids) << to_json(record);
+    ASSERT_EQ(tokenizer.decode(ids), text);
+  }
+  EXPECT_GE(num_tokens, num_tokens_min);
+}
+
+// Expected values: the package tokenizers on generated text (testdata/tokenizer/PROVENANCE).
+TEST(Tokenizer, GivesThePackagesIdsOfGeneratedText) {
+  expect_package_ids(released_tokenizer(), DEEPINFER_TESTDATA "/tokenizer/differential_v41.jsonl.gz", 180000);
+  expect_package_ids(model_a_tokenizer(), DEEPINFER_TESTDATA "/tokenizer/differential_model_a.jsonl.gz", 100000);
+}
+
 // Specification chat.md 1.3.
 TEST(Tokenizer, NeverMakesAControlTokenOfPlainText) {
   const Tokenizer& tokenizer = released_tokenizer();
@@ -93,7 +118,8 @@ TEST(Tokenizer, NeverMakesAControlTokenOfPlainText) {
   EXPECT_EQ(tokenizer.encode("a\r\n\r\nb   c"), (std::vector<TokenId>{67, 204, 201, 204, 201, 68, 262, 274}));
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     if (!tokenizer.is_control(id)) continue;
-    for (const TokenId made : tokenizer.encode(tokenizer.token_bytes(id))) EXPECT_FALSE(tokenizer.is_control(made)) << id;
+    for (const TokenId made : tokenizer.encode(tokenizer.token_bytes(id)))
+      EXPECT_FALSE(tokenizer.is_control(made)) << id;
   }
 }
 
@@ -105,9 +131,7 @@ TEST(Tokenizer, KnowsEveryIdOfTheReleasedFile) {
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     num_controls += tokenizer.is_control(id);
     EXPECT_FALSE(tokenizer.token_bytes(id).empty()) << id;
-    if (!tokenizer.is_control(id)) {
-      EXPECT_EQ(tokenizer.find_token(tokenizer.token_bytes(id)), id);
-    }
+    if (!tokenizer.is_control(id)) { EXPECT_EQ(tokenizer.find_token(tokenizer.token_bytes(id)), id); }
   }
   EXPECT_EQ(num_controls, 1283);
   EXPECT_EQ(tokenizer.find_control("<｜begin▁of▁sentence｜>"), 0);
@@ -131,7 +155,8 @@ TEST(Tokenizer, JoinsNeighbouringTextOfAPrompt) {
 }
 
 std::string story(int num_lines, uint32_t seed) {
-  static constexpr const char* kWords[] = {" the", "价格", "\t", "  ", " x+=1;", "Ｚ", "😀", "12345", "\r", "é", "\u0301", "```", "don't", "。"};
+  static constexpr const char* kWords[] = {" the",  "价格", "\t", "  ",     " x+=1;", "Ｚ",    "😀",
+                                           "12345", "\r",   "é",  "\u0301", "```",    "don't", "。"};
   std::string text;
   for (int line = 0; line < num_lines; ++line) {
     for (int word = 0; word < 9; ++word) {
@@ -207,7 +232,8 @@ TEST(Detokenizer, EndsTextBeforeAControlToken) {
 TEST(Detokenizer, StreamsIllFormedBytesAsTheWholeDecodes) {
   const Tokenizer& tokenizer = released_tokenizer();
   std::vector<TokenId> byte_ids;
-  for (int byte = 0; byte < 256; ++byte) byte_ids.push_back(*tokenizer.find_token(std::string(1, static_cast<char>(byte))));
+  for (int byte = 0; byte < 256; ++byte)
+    byte_ids.push_back(*tokenizer.find_token(std::string(1, static_cast<char>(byte))));
   const std::string base = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\xA6\x80";
   for (size_t at = 0; at < base.size(); ++at) {
     for (int byte = 0; byte < 256; ++byte) {

@@ -21,7 +21,8 @@ Vocabulary::Vocabulary(const std::vector<Token>& tokens) {
   flags_.reserve(by_id.size());
   for (const Token* token : by_id) {
     starts_.push_back(static_cast<uint32_t>(memory_.size()));
-    flags_.push_back(token == nullptr ? 0 : static_cast<uint8_t>(token->is_control * kControl + token->is_special * kSpecial));
+    flags_.push_back(
+        token == nullptr ? 0 : static_cast<uint8_t>(token->is_control * kControl + token->is_special * kSpecial));
     if (token != nullptr) memory_ += token->bytes;
   }
   starts_.push_back(static_cast<uint32_t>(memory_.size()));

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "tokenizer/tokenizer.h"
 #include "tools/command.h"
-#include "tools/interrupt.h"
+#include "tools/json_lines.h"
 #include "tools/tokenizer_option.h"
 
 namespace deepinfer {
@@ -27,7 +27,8 @@ Json json_of(const std::vector<TokenId>& ids) {
 }
 
 Result<std::string> decoded(const Tokenizer& tokenizer, const Json& ids) {
-  if (!ids.is_array()) return invalid_argument(fmt::format("decode_ids: expected an array, found {}", to_string(ids.kind())));
+  if (!ids.is_array())
+    return invalid_argument(fmt::format("decode_ids: expected an array, found {}", to_string(ids.kind())));
   std::vector<TokenId> tokens;
   for (const Json& id : ids.as_array()) {
     if (id.kind() != Json::Kind::kInt || id.as_int() < 0 || id.as_int() >= tokenizer.vocab_size())
@@ -45,7 +46,8 @@ Status answer(const Tokenizer& tokenizer, const Json& request, Json& out) {
     return {};
   }
   const Json* text = request.find("text");
-  if (text == nullptr || !text->is_string()) return invalid_argument("expected an object with a string \"text\" or an array \"decode_ids\"");
+  if (text == nullptr || !text->is_string())
+    return invalid_argument("expected an object with a string \"text\" or an array \"decode_ids\"");
   const std::vector<TokenId> ids = tokenizer.encode(text->as_string());
   const std::vector<TokenId> with_added = tokenizer.encode_with_added(text->as_string());
   out.set("ids", json_of(ids));
@@ -53,33 +55,10 @@ Status answer(const Tokenizer& tokenizer, const Json& request, Json& out) {
   return {};
 }
 
-std::string answer_line(const Tokenizer& tokenizer, const std::string& line) {
-  Json out = Json::Object{};
-  auto request = parse_json(line);
-  Status status = request.status();
-  if (request.ok()) {
-    if (const Json* id = request->find("id")) out.set("id", *id);
-    status = answer(tokenizer, *request, out);
-  }
-  if (!status.ok()) out.set("error", status.message());
-  return to_json(out);
-}
-
-void answer_lines(const Tokenizer& tokenizer) {
-  for (std::string line; !interrupted() && std::getline(std::cin, line);) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    std::cout << answer_line(tokenizer, line) << '\n';
-    // Whoever waits for an answer before asking again gets it.
-    if (std::cin.rdbuf()->in_avail() <= 0) std::cout.flush();
-  }
-  std::cout.flush();
-}
-
 Status tokenize(const TokenizeArguments& arguments) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer, open_tokenizer(arguments.tokenizer));
-  std::ios::sync_with_stdio(false);
   if (!arguments.plain) {
-    answer_lines(*tokenizer);
+    answer_json_lines([&](const Json& request, Json& out) { return answer(*tokenizer, request, out); });
     return {};
   }
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
@@ -93,8 +72,9 @@ Command tokenize_command() {
   const auto arguments = std::make_shared<TokenizeArguments>();
   return {.name = "tokenize",
           .summary = "text to token ids and back, one JSON object a line",
-          .examples = "  echo '{\"text\":\"Hello\"}' | deepinfer tokenize --tokenizer checkpoint/\n"
-                      "  deepinfer tokenize --plain < story.txt > ids.json\n",
+          .examples =
+              "  echo '{\"text\":\"Hello\"}' | deepinfer tokenize --tokenizer checkpoint/\n"
+              "  deepinfer tokenize --plain < story.txt > ids.json\n",
           .declare =
               [arguments](OptionSet& options) {
                 declare_tokenizer_option(options, arguments->tokenizer);
