@@ -90,6 +90,23 @@ std::optional<OutputConstraint> constraint_of(const Conversation& conversation, 
   return std::nullopt;
 }
 
+// Messages introduce only tools that remain, in their final form. One that has nothing else to say goes.
+void settle_introduced(Conversation& conversation) {
+  std::vector<Message>& messages = conversation.messages;
+  const auto settle = [&](Message& message) {
+    if (!message.tools) return false;
+    std::vector<ToolDefinition> kept;
+    for (const ToolDefinition& introduced : *message.tools)
+      for (const ToolDefinition& tool : conversation.tools)
+        if (tool.name == introduced.name) kept.push_back(tool);
+    const bool is_empty = message.content.text.empty() && message.content.images.empty();
+    if (kept.empty()) message.tools.reset();
+    else message.tools = std::move(kept);
+    return is_empty && !message.tools;
+  };
+  messages.erase(std::remove_if(messages.begin(), messages.end(), settle), messages.end());
+}
+
 }  // namespace
 
 Refusal check_tool_name(const std::string& name, const std::string& path) {
@@ -106,7 +123,10 @@ Refusal check_tool_name(const std::string& name, const std::string& path) {
 Refusal settle_tools(std::vector<DeclaredTool> declared, const ToolWish& wish, const DecodeOptions& options, Conversation& conversation) {
   conversation.tools.clear();
   conversation.tool_choice = wish.choice == ToolChoice::kNone ? ToolChoice::kNone : ToolChoice::kAuto;
-  if (wish.choice == ToolChoice::kNone || declared.empty()) return {};
+  if (wish.choice == ToolChoice::kNone || declared.empty()) {
+    settle_introduced(conversation);
+    return {};
+  }
   if (declared.size() > options.limits.tools_max)
     return refuse(fmt::format("tools: {} are declared, at most {} are accepted", declared.size(), options.limits.tools_max), "tools");
   std::unordered_set<std::string> names;
@@ -122,6 +142,7 @@ Refusal settle_tools(std::vector<DeclaredTool> declared, const ToolWish& wish, c
   if (is_forced) conversation.tool_choice = ToolChoice::kRequired;
   for (DeclaredTool& each : declared)
     if (!wish.name || each.tool.name == *wish.name) conversation.tools.push_back(std::move(each.tool));
+  settle_introduced(conversation);
   return {};
 }
 
@@ -144,8 +165,8 @@ Refusal settle_format(FormatWish wish, const DecodeOptions& options, ChatRequest
   chat.parsing.parse_tool_calls = conversation.renders_tools();
   // A thinking answer calls its tool after the reasoning: the prompt cannot open the block for it.
   chat.parsing.starts_in_tool_calls = conversation.renders_tools() && conversation.tool_choice == ToolChoice::kRequired && !conversation.thinking;
-  const ResponseFormat::Kind kind = conversation.response_format.kind;
-  chat.parsing.parse_json_output = kind == ResponseFormat::Kind::kJsonObject || kind == ResponseFormat::Kind::kJsonSchema;
+  // A schema constrains the tokens themselves: there is no text around the JSON to look for.
+  chat.parsing.parse_json_output = conversation.response_format.kind == ResponseFormat::Kind::kJsonObject;
   return {};
 }
 

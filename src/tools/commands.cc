@@ -5,13 +5,19 @@
 namespace deepinfer {
 
 Command bench_command();
+Command decode_command();
+Command doctor_command();
+Command encode_command();
 Command inspect_command();
 Command tokenize_command();
 
 std::vector<Command> all_commands() {
   return {
+      encode_command(),
+      decode_command(),
       tokenize_command(),
       inspect_command(),
+      doctor_command(),
       bench_command(),
   };
 }
