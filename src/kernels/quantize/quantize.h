@@ -9,8 +9,8 @@
 //
 // m = largest magnitude of the group, at least 1e-4, 6*2^-9, 6*2^-126. A packed row is all codes, then all scales; two e2m1
 // codes per byte, the even column low. Codes are round-to-nearest-even of x / scale, saturated. Unpacked values are bf16
-// (code * scale, one rounding, exact except beyond the range of bf16). n is a multiple of the group. Ops are exact: every
-// row of the tables gives the same bytes.
+// (code * scale, one rounding, exact except beyond the range of bf16). n is a multiple of the group; x is finite. Ops are
+// exact: every row of the tables gives the same bytes.
 #pragma once
 
 #include "kernels/op.h"

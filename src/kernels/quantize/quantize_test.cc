@@ -58,7 +58,8 @@ TEST(Quantize, RoundedRowsEqualTheGoldenValues) {
 TEST(Quantize, EveryRowPacksUnpacksAndRoundsAsTheReference) {
   Rng rng(3);
   for (const GoldenFormat& g : kGoldenFormats) {
-    for (const int64_t columns : {32, 64, 96, 160, 512, 544}) {
+    for (const int64_t columns : {32, 48, 64, 96, 160, 512, 544}) {
+      if (columns % row_group(g.format) != 0) continue;
       for (const float scale : {1e-6f, 0.02f, 1.f, 300.f, 1e9f}) {
         const int64_t rows = 3, bytes = row_bytes(g.format, columns);
         const auto x = random_bf16(rng, rows * columns, scale);

@@ -101,6 +101,35 @@ inline __m256 round_e4m3_half(__m256 a) {
 // To the nearest e4m3 value, ties to even, saturating at 448 (a value, not a code).
 inline V16 round_e4m3(V16 a) { return {round_e4m3_half(a.lo), round_e4m3_half(a.hi)}; }
 
+// The low bytes of 16 words.
+inline __m128i low_bytes(__m256i lo, __m256i hi) {
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xD8);
+  return _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+inline __m256i e4m3_codes_half(__m256 rounded) {
+  const __m256i u = _mm256_castps_si256(rounded), m = _mm256_and_si256(u, _mm256_set1_epi32(0x7FFFFFFF));
+  const __m256i normal = _mm256_sub_epi32(_mm256_srli_epi32(m, 20), _mm256_set1_epi32(960));
+  const __m256i small = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(m), _mm256_set1_ps(512.f)));
+  const __m256i code = _mm256_blendv_epi8(normal, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(0x3C800000), m));
+  return _mm256_or_si256(code, _mm256_and_si256(_mm256_srli_epi32(u, 24), _mm256_set1_epi32(0x80)));
+}
+// Codes of values that are e4m3 values already.
+inline __m128i e4m3_codes(V16 rounded) { return low_bytes(e4m3_codes_half(rounded.lo), e4m3_codes_half(rounded.hi)); }
+
+inline __m256i e2m1_codes_half(__m256 a) {
+  const __m256 m = _mm256_andnot_ps(_mm256_set1_ps(-0.f), a);
+  __m256i code = _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(a), 28), _mm256_set1_epi32(8));
+  code = _mm256_sub_epi32(code, _mm256_castps_si256(_mm256_cmp_ps(m, _mm256_set1_ps(0.25f), _CMP_GT_OQ)));
+  code = _mm256_sub_epi32(code, _mm256_castps_si256(_mm256_cmp_ps(m, _mm256_set1_ps(0.75f), _CMP_GE_OQ)));
+  code = _mm256_sub_epi32(code, _mm256_castps_si256(_mm256_cmp_ps(m, _mm256_set1_ps(1.25f), _CMP_GT_OQ)));
+  code = _mm256_sub_epi32(code, _mm256_castps_si256(_mm256_cmp_ps(m, _mm256_set1_ps(1.75f), _CMP_GE_OQ)));
+  code = _mm256_sub_epi32(code, _mm256_castps_si256(_mm256_cmp_ps(m, _mm256_set1_ps(2.5f), _CMP_GT_OQ)));
+  code = _mm256_sub_epi32(code, _mm256_castps_si256(_mm256_cmp_ps(m, _mm256_set1_ps(3.5f), _CMP_GE_OQ)));
+  return _mm256_sub_epi32(code, _mm256_castps_si256(_mm256_cmp_ps(m, _mm256_set1_ps(5.0f), _CMP_GT_OQ)));
+}
+// Nearest e2m1 codes, ties to the even code, one a byte.
+inline __m128i e2m1_codes(V16 a) { return low_bytes(e2m1_codes_half(a.lo), e2m1_codes_half(a.hi)); }
+
 // 16 codes, one a byte, as bf16 bit patterns: the high and the low byte from two tables.
 inline V16 widen_e2m1(__m128i codes, __m256 scale) {
   const __m128i high = _mm_setr_epi8(0, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40, static_cast<char>(0x80), static_cast<char>(0xBF), static_cast<char>(0xBF), static_cast<char>(0xBF),

@@ -75,6 +75,29 @@ inline V16 round_e4m3(V16 a) {
   return {_mm512_castsi512_ps(_mm512_or_si512(r, _mm512_andnot_si512(_mm512_set1_epi32(0x7FFFFFFF), u)))};
 }
 
+// Codes of values that are e4m3 values already.
+inline __m128i e4m3_codes(V16 rounded) {
+  const __m512i u = _mm512_castps_si512(rounded.v), m = _mm512_and_si512(u, _mm512_set1_epi32(0x7FFFFFFF));
+  const __m512i normal = _mm512_sub_epi32(_mm512_srli_epi32(m, 20), _mm512_set1_epi32(960));
+  const __m512i small = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_castsi512_ps(m), _mm512_set1_ps(512.f)));
+  const __m512i code = _mm512_mask_mov_epi32(normal, _mm512_cmplt_epi32_mask(m, _mm512_set1_epi32(0x3C800000)), small);
+  return _mm512_cvtepi32_epi8(_mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80))));
+}
+// Nearest e2m1 codes, ties to the even code, one a byte.
+inline __m128i e2m1_codes(V16 a) {
+  const __m512i u = _mm512_castps_si512(a.v), one = _mm512_set1_epi32(1);
+  const __m512 m = _mm512_abs_ps(a.v);
+  __m512i code = _mm512_and_si512(_mm512_srli_epi32(u, 28), _mm512_set1_epi32(8));
+  code = _mm512_mask_add_epi32(code, _mm512_cmp_ps_mask(m, _mm512_set1_ps(0.25f), _CMP_GT_OQ), code, one);
+  code = _mm512_mask_add_epi32(code, _mm512_cmp_ps_mask(m, _mm512_set1_ps(0.75f), _CMP_GE_OQ), code, one);
+  code = _mm512_mask_add_epi32(code, _mm512_cmp_ps_mask(m, _mm512_set1_ps(1.25f), _CMP_GT_OQ), code, one);
+  code = _mm512_mask_add_epi32(code, _mm512_cmp_ps_mask(m, _mm512_set1_ps(1.75f), _CMP_GE_OQ), code, one);
+  code = _mm512_mask_add_epi32(code, _mm512_cmp_ps_mask(m, _mm512_set1_ps(2.5f), _CMP_GT_OQ), code, one);
+  code = _mm512_mask_add_epi32(code, _mm512_cmp_ps_mask(m, _mm512_set1_ps(3.5f), _CMP_GE_OQ), code, one);
+  code = _mm512_mask_add_epi32(code, _mm512_cmp_ps_mask(m, _mm512_set1_ps(5.0f), _CMP_GT_OQ), code, one);
+  return _mm512_cvtepi32_epi8(code);
+}
+
 // 32 e2m1 codes (16 bytes, even column in the low nibble) through a table of the sixteen values, times scale.
 inline V16Pair load_e2m1(const uint8_t* p, float scale) {
   const __m512 table = _mm512_mul_ps(_mm512_setr_ps(0.f, .5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f), _mm512_set1_ps(scale));

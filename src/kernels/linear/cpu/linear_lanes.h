@@ -45,9 +45,9 @@ void prepare_row(const uint16_t* x, int64_t in, bool round, float* out) {
 
 void fold_scales(const float* x, int64_t in, const uint8_t* scales, float* out) {
   for (int64_t k = 0; k < in; k += 32) {
-    const V16 scale = set16(e8m0(scales[k / 32]) * 256.f);
-    store16(out + k, mul(load16(x + k), scale));
-    store16(out + k + 16, mul(load16(x + k + 16), scale));
+    const V16 scale = set16(e8m0(scales[k / 32])), bias = set16(256.f);
+    store16(out + k, mul(mul(load16(x + k), bias), scale));
+    store16(out + k + 16, mul(mul(load16(x + k + 16), bias), scale));
   }
 }
 
@@ -125,10 +125,10 @@ void bf16_row(const uint16_t* values, int64_t in, const float* x, int64_t num_ou
 void unpack_fp8(const uint8_t* codes, const uint8_t* scales, int64_t in, int64_t num_out, float* out) {
   for (int64_t o = 0; o < num_out; ++o) {
     for (int64_t k = 0; k < in; k += 32) {
-      const V16 scale = set16(e8m0(scales[k / 32]) * 256.f);
+      const V16 scale = set16(e8m0(scales[k / 32])), bias = set16(256.f);
       const V16Pair w = k + 32 <= in ? load_e4m3(codes + o * in + k) : load_some_e4m3(codes + o * in + k, in - k);
-      store16(out + o * padded(in) + k, mul(w.first, scale));
-      store16(out + o * padded(in) + k + 16, mul(w.second, scale));
+      store16(out + o * padded(in) + k, mul(mul(w.first, bias), scale));
+      store16(out + o * padded(in) + k + 16, mul(mul(w.second, bias), scale));
     }
   }
 }
