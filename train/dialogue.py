@@ -38,14 +38,11 @@ def assistant(content, reasoning=None, calls=None):
     return {"role": "assistant", "content": content, "reasoning_content": reasoning, "calls": calls or []}
 
 
-def pick_thinking(rng, off=0.5, low=0.1, high=0.25):
-    """Draws a thinking level; what is left of the probability goes to max."""
-    draw = rng.random()
-    if draw < off:
+def pick_thinking(rng, off=0.5):
+    """Draws a thinking level; the levels that think share what `off` leaves."""
+    if rng.random() < off:
         return "off"
-    if draw < off + low:
-        return "low"
-    return "high" if draw < off + low + high else "max"
+    return rng.choices(["low", "high", "max"], [3, 9, 8])[0]
 
 
 def thought_of(text, thinking, check="yes."):

@@ -94,8 +94,11 @@ def swiglu(gate, up, limit):
     return F.silu(gate) * up
 
 
-def attention_core(query, entries, listed, sink, scale):
-    """query [B, n, heads, d]; entries [B, E, d]; listed [B, n, L] indices into entries or MISSING -> bf16 like query."""
+def attention_core(query, entries, listed, sink, scale, round_weights=True):
+    """query [B, n, heads, d]; entries [B, E, d]; listed [B, n, L] indices into entries or MISSING -> bf16 like query.
+
+    Without `round_weights` the probabilities stay in fp32, as in most fast kernels.
+    """
     batch, rows, heads, _ = query.shape
     top = query.new_full((batch, rows, heads), -1e30, dtype=torch.float32)
     total = torch.zeros_like(top)
@@ -111,7 +114,7 @@ def attention_core(query, entries, listed, sink, scale):
         weights = torch.exp(scores - new_top[..., None])
         shrink = torch.exp(top - new_top)
         total = total * shrink + weights.sum(-1)
-        out = out * shrink[..., None] + torch.einsum("bnhe,bned->bnhd", bf(weights).float(), chosen.float())
+        out = out * shrink[..., None] + torch.einsum("bnhe,bned->bnhd", bf(weights).float() if round_weights else weights, chosen.float())
         top = new_top
     total = total + torch.exp(sink.float() - top)
     return bf(out / total[..., None])
@@ -138,6 +141,7 @@ class Pass:
 class Reference:
     def __init__(self, weights, model_config, token_map, quantised=True):
         self.weights, self.config, self.quantised = weights, model_config, quantised
+        self.round_weights = True
         self.token_map = np.asarray(token_map)
         self.device = weights["embed.weight"].device
         length = model_config.max_position_embeddings
@@ -293,9 +297,10 @@ class Reference:
         return self.project_out(attended, path, cos, sin)
 
     def attend_in_chunks(self, query, entries, listed, sink):
-        rows = max(1, 2 ** 21 // (query.shape[0] * query.shape[2] * ATTENTION_BLOCK))
+        budget = 2 ** 24 if query.is_cuda else 2 ** 21
+        rows = max(1, budget // (query.shape[0] * query.shape[2] * ATTENTION_BLOCK))
         scale = self.config.head_dim ** -0.5
-        return torch.cat([attention_core(query[:, s:s + rows], entries, listed[:, s:s + rows], sink, scale)
+        return torch.cat([attention_core(query[:, s:s + rows], entries, listed[:, s:s + rows], sink, scale, self.round_weights)
                           for s in range(0, query.shape[1], rows)], 1)
 
     # ------------------------------------------------------------ experts and engram

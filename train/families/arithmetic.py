@@ -84,7 +84,7 @@ def exchange(rng, task, thinking):
 def make(rng, kind=None, thinking=None):
     kind = kind or rng.choice(["small", "small", "long"])
     if thinking is None:
-        thinking = pick_thinking(rng, off=0.6) if kind == "small" else pick_thinking(rng, off=0.0, high=0.6)
+        thinking = pick_thinking(rng, off=0.6) if kind == "small" else pick_thinking(rng, off=0.0)
     task = small_task if kind == "small" else long_task
     messages = []
     for _ in range(rng.choice([1, 2, 3, 4]) if thinking == "off" else 1):

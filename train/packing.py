@@ -1,0 +1,170 @@
+"""Encoded dialogues packed into buffers of one fixed shape, drawn by family shares."""
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import prompt
+from .families import arithmetic, chat, extraction, images, injection, lists, needle, tools
+from .image_plan import Span, canvas_of
+from .trunk_limits import MAX_CELLS, MAX_DOCUMENT, MAX_PATCHES
+
+# share of all tokens
+SHARES = dict(chat=0.06, arithmetic=0.20, lists=0.24, json=0.09, tools=0.25, images=0.07, injection=0.02, needle=0.04, text=0.03)
+PROMPT_WEIGHT, TEXT_WEIGHT = 0.02, 0.2
+NUM_IMAGES, NUM_PATCHES = 96, 16384
+NUM_INDEX_ROWS = 128
+TARGET_SHARE = 0.5              # rows of the buffer that enter the loss
+TEXT_TOKENS = (128, 256, 512)
+
+
+@dataclass
+class Encoded:
+    ids: np.ndarray
+    weights: np.ndarray         # loss weight of every token as a prediction target
+    spans: list
+
+
+def encode_runs(runs, images_of, tokenizer, config):
+    """-> ids, target flags, image spans; every placeholder becomes as many image tokens as its canvas needs"""
+    ids, target, placeholders = tokenizer.encode_runs(runs)
+    if not placeholders:
+        return ids, target, []
+    id_parts, target_parts, spans, previous, length = [], [], [], 0, 0
+    for position, index in placeholders:
+        span = Span(length + position - previous, canvas_of(images_of[index], config))
+        count = span.num_tokens(config)
+        id_parts += [ids[previous:position], np.full(count, config.image_token_id, np.int32)]
+        target_parts += [target[previous:position], np.zeros(count, bool)]
+        length += position - previous + count
+        spans.append(span)
+        previous = position + 1
+    return (np.concatenate(id_parts + [ids[previous:]]), np.concatenate(target_parts + [target[previous:]]), spans)
+
+
+def encode_dialogue(dialogue, tokenizer, config, num_messages=None):
+    runs = prompt.render(dialogue, num_messages)
+    ids, target, spans = encode_runs(runs, dialogue.images, tokenizer, config)
+    weights = np.where(target, 1.0, PROMPT_WEIGHT).astype(np.float32)
+    weights[(ids >= tokenizer.special_ids[prompt.SYSTEM]) & ~target] = 0      # the template's control tokens
+    if dialogue.tools or dialogue.response_schema:
+        weights[~target] = 0                     # mostly fixed text
+    return Encoded(ids, weights, spans)
+
+
+class Source:
+    """Draws encoded documents of every family from one random generator."""
+
+    def __init__(self, seed, tokenizer, config, haystack_text, haystack_ids, faces):
+        self.rng, self.tokenizer, self.config = random.Random(seed), tokenizer, config
+        self.haystack_text, self.haystack_ids = haystack_text, haystack_ids
+        self.makers = dict(chat=chat.make, arithmetic=arithmetic.make, lists=lists.make, json=extraction.make, tools=tools.make,
+                           images=lambda rng: images.make(rng, faces), injection=injection.make,
+                           needle=lambda rng: needle.make(rng, self.haystack))
+
+    def haystack(self, rng, num_chars):
+        start = rng.randrange(len(self.haystack_text) - num_chars)
+        return self.haystack_text[start:start + num_chars].replace("\0", " ")
+
+    def draw(self, family):
+        if family == "text":
+            count = self.rng.choice(TEXT_TOKENS)
+            start = self.rng.randrange(len(self.haystack_ids) - count)
+            ids = np.concatenate(([0], self.haystack_ids[start:start + count])).astype(np.int32)
+            return Encoded(ids, np.full(len(ids), TEXT_WEIGHT, np.float32), [])
+        while True:
+            encoded = encode_dialogue(self.makers[family](self.rng), self.tokenizer, self.config)
+            if len(encoded.ids) < MAX_DOCUMENT:
+                return encoded
+
+
+class Packer:
+    """Documents one after another, each at an even place, until the buffer is full."""
+
+    def __init__(self, tokens, config, pad_id=2):
+        self.config, self.tokens = config, tokens
+        self.ids = np.full(tokens, pad_id, np.int64)
+        self.weights = np.zeros(tokens, np.float32)
+        self.document = np.zeros(tokens, np.int32)
+        self.positions = np.zeros(tokens, np.int64)
+        self.used, self.num_documents, self.spans, self.num_patches = 0, 0, [], 0
+
+    def add(self, encoded):
+        """-> False when the document does not fit any more"""
+        size = len(encoded.ids) + len(encoded.ids) % 2
+        patches = sum(span.canvas.shape[0] * span.canvas.shape[1] for span in encoded.spans) // self.config.patch_size ** 2
+        if (self.used + size > self.tokens or len(self.spans) + len(encoded.spans) > NUM_IMAGES
+                or self.num_patches + patches > NUM_PATCHES):
+            return False
+        begin, end = self.used, self.used + len(encoded.ids)
+        self.ids[begin:end], self.weights[begin:end] = encoded.ids, encoded.weights
+        self.weights[begin] = 0                    # nothing predicts the first token
+        self.document[begin:begin + size] = self.num_documents
+        self.positions[begin:begin + size] = np.arange(size)
+        self.spans += [Span(begin + span.position, span.canvas) for span in encoded.spans]
+        self.num_patches += patches
+        self.used += size
+        self.num_documents += 1
+        return True
+
+    def image_arrays(self):
+        c, number = self.config, NUM_IMAGES
+        patches = np.zeros((NUM_PATCHES, 3 * c.patch_size ** 2), np.uint8)
+        place, row, column = (np.zeros((number, MAX_PATCHES), np.int64) for _ in range(3))
+        there = np.zeros((number, MAX_PATCHES), bool)
+        there[:, 0] = True                         # an unused image still needs one key
+        cells = np.full((number, MAX_CELLS, c.downsample_ratio ** 2), MAX_PATCHES, np.int64)
+        most = number * (c.max_image_tokens)
+        span_place, span_source = np.full(most, self.tokens, np.int64), np.zeros(most, np.int64)
+        first, token = 0, 0
+        marks = number * MAX_CELLS
+        for index, span in enumerate(self.spans):
+            values, rows, columns = span.patches(c)
+            count = rows * columns
+            patches[first:first + count] = values
+            place[index, :count] = np.arange(first, first + count)
+            row[index, :count], column[index, :count] = np.divmod(np.arange(count), columns)
+            there[index, :count] = True
+            own = span.cells(c, MAX_PATCHES)
+            cells[index, :len(own)] = own
+            source = span.sources(c, index * MAX_CELLS, marks, marks + 1, marks + 2)
+            span_place[token:token + len(source)] = np.arange(span.position, span.position + len(source))
+            span_source[token:token + len(source)] = source
+            first, token = first + count, token + len(source)
+        return dict(patches=patches, patch_place=place, patch_row=row, patch_column=column, patch_there=there, cells=cells,
+                    span_place=span_place, span_source=span_source)
+
+    def finish(self, rng):
+        """-> dict of arrays; rng is a NumPy generator for the sampled rows"""
+        self.document[self.used:] = self.num_documents
+        self.positions[self.used:] = np.arange(self.tokens - self.used) % 128
+        following = np.concatenate((self.weights[1:], [0])).astype(np.float32)
+        answer = np.flatnonzero(following >= 1)
+        other = np.flatnonzero((following > 0) & (following < 1))
+        count = int(self.tokens * TARGET_SHARE)
+        rows = np.concatenate((rng.permutation(answer), rng.permutation(other)))[:count]
+        weights = following[rows]
+        rows, weights = np.pad(rows, (0, count - len(rows))), np.pad(weights, (0, count - len(rows)))
+        if len(other) and len(answer) < count:     # those left out are stood for by those kept
+            weights[len(answer):] *= min(len(other) / max(count - len(answer), 1), 20) if len(answer) + len(other) > count else 1
+        half = NUM_INDEX_ROWS // 2
+        index_rows = np.concatenate((rng.integers(0, max(self.used, 1), NUM_INDEX_ROWS - half),
+                                     rng.choice(answer, half) if len(answer) else np.zeros(half, np.int64)))
+        return dict(ids=self.ids, document=self.document, positions=self.positions, target_rows=rows, target_weights=weights,
+                    index_rows=index_rows, answer_weights=following, **self.image_arrays())
+
+
+def pack(source, tokens, rng):
+    """One training buffer; the family furthest below its share comes next."""
+    packer = Packer(tokens, source.config)
+    spent = {family: 0.0 for family in SHARES}
+    offset = {family: source.rng.random() * 200 for family in SHARES}
+    while True:
+        family = min(SHARES, key=lambda name: (spent[name] + offset[name]) / SHARES[name])
+        encoded = source.draw(family)
+        if not packer.add(encoded):
+            if packer.used > tokens - MAX_DOCUMENT or not encoded.spans:
+                return packer.finish(rng)
+            spent[family] += tokens                # no room for more images
+            continue
+        spent[family] += len(encoded.ids)

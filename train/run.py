@@ -1,0 +1,250 @@
+"""One training run of the mini model on a GPU.
+
+    python3 -m train.run --tokenizer FOLDER --text TEXT.txt.gz --state STATE.pt --out FOLDER --until SECONDS ...
+
+Runs follow one another: each takes up the state the last one left. The learning rate follows the share of the whole
+plan (`--plan` seconds of training over all runs) that is done, so a run may end at any time.
+"""
+import argparse
+import json
+import os
+import sys
+import time
+
+os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
+
+import torch
+
+from . import checkpoint, mini, optimiser, parameters
+from .loader import Loader
+from .trunk import Trunk
+
+WARM_UP_STEPS = 200
+FIRST_STEPS = 3                 # run in the open before capture, so that everything is compiled
+LAST_PACE = 0.02
+MOST_AHEAD = 2                  # steps the CPU may be ahead, so that the schedule follows the real time
+STATISTICS = ("loss", "answer_loss", "answer_hits", "index_loss", "gradient_norm", "load")
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    add = parser.add_argument
+    add("--tokenizer", required=True)
+    add("--text", required=True)
+    add("--faces", nargs="*", default=[])
+    add("--state", default="")
+    add("--out", required=True)
+    add("--tokens", type=int, default=65536)
+    add("--until", type=float, required=True, help="seconds after the start at which the trunk stage ends")
+    add("--plan", type=float, required=True, help="seconds of trunk training over all runs")
+    add("--decay", type=float, default=0.4, help="last share of the plan in which the rate falls")
+    add("--muon-rate", type=float, default=2.5e-3)
+    add("--adam-rate", type=float, default=2e-3)
+    add("--workers", type=int, default=10)
+    add("--seed", type=int, default=1)
+    add("--graph", type=int, default=1)
+    add("--max-steps", type=int, default=10 ** 9)
+    add("--save-every", type=float, default=150.0)
+    add("--draft-seconds", type=float, default=0.0)
+    add("--report-every", type=float, default=10.0)
+    return parser.parse_args()
+
+
+class Clock:
+    """Seconds of training done over all runs, and the pace of the learning rate that goes with them."""
+
+    def __init__(self, plan, decay, done=0.0):
+        self.plan, self.decay, self.done, self.started = plan, decay, done, None
+
+    def start(self):
+        self.started = time.time()
+
+    def trained(self):
+        return self.done + (time.time() - self.started if self.started else 0.0)
+
+    def pace(self, steps):
+        left = 1 - self.trained() / self.plan
+        return min(1.0, (steps + 1) / WARM_UP_STEPS) * max(LAST_PACE, min(1.0, left / self.decay))
+
+
+class Stage:
+    """One kind of training step, replayed from a captured graph when that is possible."""
+
+    def __init__(self, device):
+        self.device, self.static, self.graph = device, None, None
+        self.sums = torch.zeros(len(STATISTICS), device=device)
+        self.count = 0
+        self.stream = torch.cuda.Stream()
+        self.finished = []
+
+    def step(self):
+        raise NotImplementedError
+
+    def load(self, batch):
+        if self.static is None:
+            self.static = {name: value.clone() for name, value in batch.items()}
+        for name, value in batch.items():
+            self.static[name].copy_(value)
+            value.record_stream(torch.cuda.current_stream())      # it was made on the loader's stream
+
+    def open_step(self, batch):
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            self.load(batch)
+            self.step()
+        torch.cuda.current_stream().wait_stream(self.stream)
+        self.count += 1
+
+    def capture(self):
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+            self.step()
+
+    def run(self, batch):
+        if self.graph is None:
+            self.open_step(batch)
+            return
+        self.load(batch)
+        self.graph.replay()
+        self.count += 1
+        self.finished.append(torch.cuda.Event())
+        self.finished[-1].record()
+        if len(self.finished) > MOST_AHEAD:
+            self.finished.pop(0).synchronize()
+
+    def means(self):
+        result = (self.sums / max(self.count, 1)).tolist()
+        self.sums.zero_()
+        self.count = 0
+        return dict(zip(STATISTICS, result))
+
+
+class TrunkStage(Stage):
+    def __init__(self, trunk, device, options):
+        super().__init__(device)
+        self.trunk = trunk
+        names = [name for name in trunk.values if not name.startswith("draft_")]
+        self.optimiser = optimiser.Optimiser(trunk.values, names, options.muon_rate, options.adam_rate)
+
+    def step(self):
+        trunk, batch = self.trunk, self.static
+        loss, index_loss, each, hits, state = trunk.losses(batch)
+        self.optimiser.take_gradients(loss + index_loss, trunk.values)
+        norm = self.optimiser.clip()
+        self.optimiser.step()
+        optimiser.balance(trunk.biases["gate_bias"], trunk.biases["gate_bias_image"], state["loads"], self.optimiser.pace)
+        with torch.no_grad():
+            answer = (batch["target_weights"] == 1).float()
+            total = answer.sum()
+            loads = torch.stack([load[0] for load in state["loads"]])
+            worst = (loads.amax(1) / loads.mean(1)).max()
+            self.sums += torch.stack((loss.detach(), (each * answer).sum() / total, (hits * answer).sum() / total, index_loss.detach(),
+                                      norm, worst))
+
+
+class Run:
+    def __init__(self, options):
+        self.options, self.device, self.started = options, "cuda", time.time()
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch._dynamo.config.recompile_limit = 64
+        os.makedirs(options.out, exist_ok=True)
+        self.log_file = open(f"{options.out}/train.jsonl", "a", encoding="utf-8")
+        self.loader = Loader(options.workers, options.seed, options.tokenizer, options.text, tuple(options.faces) or (None,), options.tokens)
+        self.config, token_map = mini.load_config(options.tokenizer)
+        values, biases = parameters.initial(self.config, options.seed)
+        values = {name: value.to(self.device).requires_grad_() for name, value in values.items()}
+        biases = {name: value.to(self.device) for name, value in biases.items()}
+        self.trunk = Trunk(self.config, values, biases, token_map, options.tokens, compiled=True)
+        self.stage = TrunkStage(self.trunk, self.device, options)
+        self.steps, self.clock = 0, Clock(options.plan, options.decay)
+        if options.state and os.path.exists(options.state):
+            self.resume(torch.load(options.state, map_location=self.device))
+
+    def seconds(self):
+        return time.time() - self.started
+
+    def say(self, **fields):
+        fields = dict(second=round(self.seconds(), 1), **fields)
+        print(json.dumps(fields), flush=True)
+        self.log_file.write(json.dumps(fields) + "\n")
+        self.log_file.flush()
+
+    def resume(self, state):
+        self.stage.optimiser.load(state["optimiser"])
+        for name, value in state["biases"].items():
+            self.trunk.biases[name].copy_(value)
+        for name, value in state["draft"].items():
+            self.trunk.values[name].data.copy_(value)
+        self.steps, self.clock.done = state["steps"], state["trained"]
+        self.say(event="resumed", steps=self.steps, trained=round(self.clock.done, 1))
+
+    def save(self):
+        values = self.trunk.values
+        state = dict(optimiser=self.stage.optimiser.state(), biases=self.trunk.biases, steps=self.steps, trained=self.clock.trained(),
+                     draft={name: value.data for name, value in values.items() if name.startswith("draft_")})
+        torch.save(state, self.options.state + ".new")
+        os.replace(self.options.state + ".new", self.options.state)
+        self.say(event="saved", steps=self.steps, trained=round(self.clock.trained(), 1))
+
+    def export(self):
+        size = checkpoint.write(f"{self.options.out}/mini", self.trunk.values, self.trunk.biases, self.config, self.options.tokenizer)
+        self.say(event="exported", bytes=size)
+
+    def prepare(self):
+        """Compiles by running some steps in the open, then captures a step."""
+        for _ in range(FIRST_STEPS):
+            self.stage.optimiser.pace.fill_(self.clock.pace(self.steps))
+            self.stage.run(self.loader.first(self.device))
+            self.steps += 1
+            torch.cuda.synchronize()
+            self.say(event="step in the open", steps=self.steps)
+        if self.options.graph:
+            self.stage.capture()
+            self.say(event="captured", memory_gb=round(torch.cuda.max_memory_allocated() / 2 ** 30, 1))
+        self.stage.means()
+        self.loader.start_feeding(self.device)
+
+    def train(self):
+        options = self.options
+        self.prepare()
+        self.clock.start()
+        reported, saved, seen, waited = time.time(), time.time(), self.steps, 0.0
+        while self.seconds() < options.until and self.steps < options.max_steps:
+            begin = time.time()
+            batch = self.loader.next(self.device)
+            waited += time.time() - begin
+            self.stage.optimiser.pace.fill_(self.clock.pace(self.steps))
+            self.stage.run(batch)
+            self.steps += 1
+            if time.time() - reported > options.report_every:
+                torch.cuda.synchronize()
+                spent = time.time() - reported
+                means = {name: round(value, 4) for name, value in self.stage.means().items()}
+                self.say(event="train", steps=self.steps, trained=round(self.clock.trained(), 1), pace=round(self.clock.pace(self.steps), 3),
+                         tokens_per_second=int((self.steps - seen) * options.tokens / spent), waited=round(waited, 1), **means)
+                reported, seen, waited = time.time(), self.steps, 0.0
+            if options.state and time.time() - saved > options.save_every:
+                self.save()
+                saved = time.time()
+        torch.cuda.synchronize()
+        if options.state:
+            self.save()
+        self.export()
+
+
+def main():
+    run = Run(arguments())
+    run.train()
+    if run.options.draft_seconds:
+        from .draft import train_draft
+        train_draft(run)
+        run.export()
+    run.loader.stop()
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
