@@ -2,10 +2,12 @@
 #include "sampler/cuts.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/check.h"
 #include "kernels/lanes/exponential.h"
+#include "sampler/noise.h"
 #include "sampler/row_scan.h"
 
 namespace deepinfer {
@@ -18,8 +20,9 @@ float weight_of(float logit, float max, float temperature) { return exp_in_lanes
 
 void collect(std::span<const float> logits, float least, std::vector<Candidate>& out) {
   out.clear();
-  for (size_t i = 0; i < logits.size(); ++i)
-    if (logits[i] >= least && logits[i] != kMasked) out.push_back({logits[i], static_cast<TokenId>(i)});
+  for_each_at_least(logits, least, [&](size_t i) {
+    if (logits[i] != kMasked) out.push_back({logits[i], static_cast<TokenId>(i)});
+  });
 }
 
 // Keeps candidates up to and including the one whose weight brings the running sum to `share` of `total`.
@@ -33,23 +36,34 @@ void keep_share(float max, float temperature, double share_of_total, std::vector
   }
 }
 
+// A little below log(min_p): no token under it can pass min-p.
+float least_exponent(float min_p) { return min_p < 1e-30f ? kMasked : noise_log(min_p) - 1e-3f; }
+
 double weight_sum(const std::vector<Candidate>& candidates, float max, float temperature) {
   double sum = 0;
   for (const Candidate& c : candidates) sum += double{weight_of(c.logit, max, temperature)};
   return sum;
 }
 
-// Sorting the whole vocabulary is rarely needed: widen the band below the largest logit until it holds enough weight.
+// How far below the largest logit (in exponents) the `wanted` weight is certainly reached; infinity if the bins do not
+// tell.
+float find_band(std::span<const float> logits, float max, float temperature, double wanted) {
+  constexpr double kRoundingMargin = 1e-5;
+  std::array<double, kNumWeightBins> bins;
+  bin_weights(logits, max, temperature, bins);
+  double running = 0;
+  for (size_t b = 0; b < bins.size(); ++b) {
+    running += bins[b];
+    if (running > wanted * (1 + kRoundingMargin)) return static_cast<float>(b + 2) / kBinsPerUnit;  // one bin to spare
+  }
+  return std::numeric_limits<float>::infinity();
+}
+
+// Sorting the whole vocabulary is rarely needed: the weights' histogram says which band below the largest logit is
+// enough.
 void cut_by_share(const SamplingParams& p, std::span<const float> logits, float max, std::vector<Candidate>& out) {
   const double wanted = double{p.top_p} * exp_sum(logits, max, p.temperature);
-  for (const float band : {3.f, 6.f, 12.f, 24.f}) {
-    collect(logits, max - band * p.temperature, out);
-    // The sorted sum may differ by rounding from this one; the margin keeps the crossing inside the band.
-    if (weight_sum(out, max, p.temperature) < wanted * (1 + 1e-9)) continue;
-    std::ranges::sort(out, is_before);
-    return keep_share(max, p.temperature, wanted, out);
-  }
-  collect(logits, kMasked, out);
+  collect(logits, max - p.temperature * find_band(logits, max, p.temperature, wanted), out);
   std::ranges::sort(out, is_before);
   keep_share(max, p.temperature, wanted, out);
 }
@@ -57,8 +71,8 @@ void cut_by_share(const SamplingParams& p, std::span<const float> logits, float 
 void select_by_heap(std::span<const float> logits, size_t count, std::vector<Candidate>& out) {
   out.clear();
   float least = kMasked;  // what the worst kept candidate has, once the heap is full
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] <= least) continue;  // an equal logit with a higher id does not enter either
+  for_each_at_least(logits, least, [&](size_t i) {
+    if (logits[i] == least) return;  // an equal logit with a higher id does not enter
     if (out.size() == count) {
       std::ranges::pop_heap(out, is_before);
       out.pop_back();
@@ -66,7 +80,7 @@ void select_by_heap(std::span<const float> logits, size_t count, std::vector<Can
     out.push_back({logits[i], static_cast<TokenId>(i)});
     std::ranges::push_heap(out, is_before);
     if (out.size() == count) least = out.front().logit;
-  }
+  });
   std::ranges::sort(out, is_before);
 }
 
@@ -91,7 +105,7 @@ void cut(const SamplingParams& p, std::span<const float> logits, float max, std:
   } else if (p.top_p < 1) {
     cut_by_share(p, logits, max, out);
   } else {
-    collect(logits, kMasked, out);
+    collect(logits, max + p.temperature * least_exponent(p.min_p), out);
   }
   if (p.min_p > 0)
     std::erase_if(out, [&](const Candidate& c) { return weight_of(c.logit, max, p.temperature) < p.min_p; });

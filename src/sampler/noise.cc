@@ -4,16 +4,7 @@
 #include <bit>
 
 namespace deepinfer {
-namespace {
-
-PhiloxBlock draw(const NoiseKey& key, uint32_t block) {
-  return philox({static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)},
-                {block, key.output_position, static_cast<uint32_t>(key.purpose), key.choice});
-}
-
 float gumbel_of(uint32_t bits) { return -noise_log(-noise_log(uniform_open(bits))); }
-
-}  // namespace
 
 // x = 2^e m with m in [sqrt(1/2), sqrt 2); log m by the degree-9 polynomial of Cephes logf; e log 2 added in two parts.
 float noise_log(float x) {
@@ -38,15 +29,15 @@ float noise_log(float x) {
 }
 
 std::array<float, 4> gumbel_block(const NoiseKey& key, uint32_t block) {
-  const PhiloxBlock bits = draw(key, block);
+  const PhiloxBlock bits = noise_bits(key, block);
   return {gumbel_of(bits[0]), gumbel_of(bits[1]), gumbel_of(bits[2]), gumbel_of(bits[3])};
 }
 
 float gumbel(const NoiseKey& key, TokenId id) {
   const uint32_t v = static_cast<uint32_t>(id);
-  return gumbel_of(draw(key, v / 4)[v % 4]);
+  return gumbel_of(noise_bits(key, v / 4)[v % 4]);
 }
 
-float uniform(const NoiseKey& key) { return uniform_open(draw(key, 0)[0]); }
+float uniform(const NoiseKey& key) { return uniform_open(noise_bits(key, 0)[0]); }
 
 }  // namespace deepinfer

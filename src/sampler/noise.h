@@ -31,6 +31,13 @@ struct NoiseKey {
 // single precision operations, so every backend gives the same bits.
 float noise_log(float x);
 
+// The generator's words for ids 4 * block .. 4 * block + 3, and the Gumbel value of one word.
+inline PhiloxBlock noise_bits(const NoiseKey& key, uint32_t block) {
+  return philox({static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32)},
+                {block, key.output_position, static_cast<uint32_t>(key.purpose), key.choice});
+}
+float gumbel_of(uint32_t bits);
+
 // Values of ids 4 * block .. 4 * block + 3. Between -2.82 and kGumbelMax.
 std::array<float, 4> gumbel_block(const NoiseKey& key, uint32_t block);
 float gumbel(const NoiseKey& key, TokenId id);

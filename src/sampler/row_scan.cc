@@ -7,45 +7,15 @@
 #include <limits>
 
 #include "base/check.h"
-#include "kernels/lanes/exponential.h"
 #include "kernels/lanes/lanes.h"
+#include "sampler/float4.h"
 
 namespace deepinfer {
 namespace {
 
-// Four values a register: what the x86-64-v2 baseline has, spelled as the compilers' vector extension.
-using Float4 = float __attribute__((vector_size(16)));
-using Int4 = int32_t __attribute__((vector_size(16)));
 constexpr size_t kWide = 4;  // registers a step
 constexpr size_t kStep = 4 * kWide;
 constexpr size_t kSumBlock = 1024;  // values summed in fp32 before double takes over
-
-template <typename Vector>
-Vector load(const float* from) {
-  Vector v;
-  std::memcpy(&v, from, sizeof v);
-  return v;
-}
-
-Float4 splat(float x) { return Float4{x, x, x, x}; }
-
-// exp_in_lanes (kernels/lanes/exponential.h) on four values, operation by operation.
-Float4 exp4(Float4 x) {
-  x = x < kExpLow ? splat(kExpLow) : x;
-  x = x > kExpHigh ? splat(kExpHigh) : x;
-  const Float4 shifted = x * kLog2E + kRoundMagic;
-  const Int4 n = std::bit_cast<Int4>(shifted) - std::bit_cast<int32_t>(kRoundMagic);
-  const Float4 rounded = shifted - kRoundMagic;
-  Float4 r = x - rounded * kLn2High;
-  r = r - rounded * kLn2Low;
-  Float4 y = splat(kExpPoly[0]);
-  for (int i = 1; i < 6; ++i) y = y * r + kExpPoly[i];
-  y = y * (r * r) + r;
-  y = y + 1.f;
-  const Int4 first = n >> 1, second = n - first;
-  y = y * std::bit_cast<Float4>((first + 127) << 23);
-  return y * std::bit_cast<Float4>((second + 127) << 23);
-}
 
 // Lanes 0..15 of a block of values, folded as LaneSum folds.
 float exp_sum_block(std::span<const float> row, float max, float temperature) {
@@ -73,10 +43,9 @@ bool is_finite(std::span<const float> row) {
       const Int4 bits = load<Int4>(row.data() + i + 4 * w);
       found[w] |= (bits & 0x7FFFFFFF) >= kInfinity;
     }
-  const Int4 any = (found[0] | found[1]) | (found[2] | found[3]);
-  int32_t bad = any[0] | any[1] | any[2] | any[3];
-  for (; i < row.size(); ++i) bad |= (std::bit_cast<int32_t>(row[i]) & 0x7FFFFFFF) >= kInfinity;
-  return bad == 0;
+  bool is_bad = any((found[0] | found[1]) | (found[2] | found[3]));
+  for (; i < row.size(); ++i) is_bad |= (std::bit_cast<int32_t>(row[i]) & 0x7FFFFFFF) >= kInfinity;
+  return !is_bad;
 }
 
 float max_of(std::span<const float> row) {
@@ -98,8 +67,7 @@ float max_of(std::span<const float> row) {
 TokenId first_of(std::span<const float> row, float value) {
   size_t i = 0;
   for (; i + 4 <= row.size(); i += 4) {
-    const Int4 equal = load<Float4>(row.data() + i) == value;
-    if (equal[0] | equal[1] | equal[2] | equal[3]) break;
+    if (any(load<Float4>(row.data() + i) == value)) break;
   }
   for (; i < row.size(); ++i)
     if (row[i] == value) return static_cast<TokenId>(i);
@@ -111,6 +79,28 @@ double exp_sum(std::span<const float> row, float max, float temperature) {
   for (size_t i = 0; i < row.size(); i += kSumBlock)
     total += double{exp_sum_block(row.subspan(i, std::min(kSumBlock, row.size() - i)), max, temperature)};
   return total;
+}
+
+bool any_at_least(const float* sixteen, float least) {
+  const Int4 found = (load<Float4>(sixteen) >= least) | (load<Float4>(sixteen + 4) >= least) |
+                     (load<Float4>(sixteen + 8) >= least) | (load<Float4>(sixteen + 12) >= least);
+  return any(found);
+}
+
+void bin_weights(std::span<const float> row, float max, float temperature, std::span<double, kNumWeightBins> bins) {
+  std::ranges::fill(bins, 0.0);
+  const auto add = [&](float exponent, float weight) {
+    const float bin = -exponent * kBinsPerUnit;
+    if (bin < kNumWeightBins) bins[static_cast<size_t>(bin)] += double{weight};
+  };
+  size_t i = 0;
+  for (; i + 4 <= row.size(); i += 4) {
+    const Float4 exponent = (load<Float4>(row.data() + i) - max) / temperature;
+    if (!any(exponent > -static_cast<float>(kNumWeightBins) / kBinsPerUnit)) continue;
+    const Float4 weight = exp4(exponent);
+    for (int k = 0; k < 4; ++k) add(exponent[k], weight[k]);
+  }
+  for (; i < row.size(); ++i) add((row[i] - max) / temperature, exp_in_lanes((row[i] - max) / temperature));
 }
 
 }  // namespace deepinfer

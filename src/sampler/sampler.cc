@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "sampler/cuts.h"
+#include "sampler/float4.h"
 #include "sampler/noise.h"
 #include "sampler/row_edits.h"
 #include "sampler/row_scan.h"
@@ -44,21 +45,32 @@ TokenId pick_among(const SampleRow& row, std::span<const Candidate> candidates, 
   return best.id;
 }
 
-// Noise is bounded, so a token can only win if its logit is within that bound of the best score; most need no noise at
-// all.
+// Four tokens' exponents (logit - max) / T, -infinity where masked or beyond the vocabulary.
+Float4 exponents(std::span<const float> logits, size_t begin, float max, float temperature) {
+  if (begin + 4 <= logits.size()) return (load<Float4>(logits.data() + begin) - max) / temperature;
+  Float4 four = splat(kMasked);
+  for (size_t i = begin; i < logits.size(); ++i) four[i - begin] = (logits[i] - max) / temperature;
+  return four;
+}
+
+// Two bounds spare most of the noise. No noise exceeds kGumbelMax, so tokens far below the best score are passed over.
+// And noise above t needs a uniform within exp(-t) of 1, because -log(1 - w) >= w: one exponential instead of two
+// logarithms. The margin covers the rounding of the exact path.
 TokenId pick_among_all(const SampleRow& row, std::span<const float> logits, float max) {
+  constexpr float kMargin = 1.0001f;
   const NoiseKey key = noise_key(row);
-  const float temperature = row.params->temperature;
   Best best;
   const TokenId likeliest = first_of(logits, max);
   best.offer(gumbel(key, likeliest), likeliest);
   for (size_t begin = 0; begin < logits.size(); begin += 4) {
-    const std::span<const float> four = logits.subspan(begin, std::min<size_t>(4, logits.size() - begin));
-    const float highest = *std::ranges::max_element(four);
-    if ((highest - max) / temperature + kGumbelMax < best.score) continue;
-    const std::array<float, 4> noise = gumbel_block(key, static_cast<uint32_t>(begin / 4));
-    for (size_t i = 0; i < four.size(); ++i)
-      if (four[i] != kMasked) best.offer((four[i] - max) / temperature + noise[i], static_cast<TokenId>(begin + i));
+    const Float4 exponent = exponents(logits, begin, max, row.params->temperature);
+    if (!any(exponent + kGumbelMax >= best.score)) continue;
+    const PhiloxBlock bits = noise_bits(key, static_cast<uint32_t>(begin / 4));
+    const Float4 below_one = {1 - uniform_open(bits[0]), 1 - uniform_open(bits[1]), 1 - uniform_open(bits[2]),
+                              1 - uniform_open(bits[3])};
+    if (!any(below_one <= exp4(exponent - best.score) * kMargin)) continue;
+    for (size_t i = 0; i < 4; ++i)
+      if (exponent[i] != kMasked) best.offer(exponent[i] + gumbel_of(bits[i]), static_cast<TokenId>(begin + i));
   }
   return best.id;
 }
