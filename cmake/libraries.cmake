@@ -18,7 +18,6 @@ pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 
 set(DEEPINFER_LINK_base simdjson::simdjson fmt::fmt ZLIB::ZLIB OpenSSL::Crypto Threads::Threads)
 set(DEEPINFER_LINK_net OpenSSL::SSL OpenSSL::Crypto)
-set(DEEPINFER_LINK_tokenizer PkgConfig::UTF8PROC)
 set(DEEPINFER_LINK_chat PkgConfig::XXHASH)
 set(DEEPINFER_LINK_engram PkgConfig::UTF8PROC)
 set(DEEPINFER_LINK_store PkgConfig::ISAL PkgConfig::URING OpenSSL::Crypto)

@@ -67,6 +67,11 @@ std::vector<Symbol> symbols_of(const TokenizerFile& file, TokenId num_ids) {
 
 BpeScratch::BpeScratch() : remembered_(size_t{1} << kPlacesLog2) {}
 
+size_t BpeScratch::num_bytes() const {
+  return remembered_.capacity() * sizeof(Remembered) + symbols_.capacity() * sizeof(Symbol) +
+         given_up_.capacity() * sizeof(uint64_t) + merger_.num_bytes();
+}
+
 Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary) {
   const std::vector<Symbol> symbols = symbols_of(file, static_cast<TokenId>(vocabulary.size()));
   Symbol num_symbols = 256;

@@ -23,6 +23,7 @@ namespace deepinfer {
 class BpeScratch {
  public:
   BpeScratch();
+  size_t num_bytes() const;  // held now; grows with the longest piece
 
  private:
   friend class Bpe;

@@ -17,6 +17,8 @@ class RunMerger {
   // Appends the symbols of `piece`. Precondition: piece.size() < 2^30.
   void merge(const MergeTable& table, std::string_view piece, std::vector<Symbol>& out);
 
+  size_t num_bytes() const { return runs_.capacity() * sizeof(Run) + heap_.capacity() * sizeof(uint64_t); }
+
  private:
   struct Run {
     Symbol symbol;

@@ -34,6 +34,8 @@ class ScratchPool {
     return std::make_unique<BpeScratch>();
   }
   void give_back(std::unique_ptr<BpeScratch> scratch) {
+    static constexpr size_t kKeptBytesMax = size_t{2} << 20;  // one huge piece must not hold its memory for ever
+    if (scratch->num_bytes() > kKeptBytesMax) return;
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(scratch));
   }

@@ -32,6 +32,7 @@ class Tokenizer {
   ~Tokenizer();
 
   // Plain text: no added token is ever matched, so `<think>` is ordinary text. Linear in time up to a logarithm.
+  // Precondition of every encode: less than 1 GiB of text.
   std::vector<TokenId> encode(std::string_view plain) const;
   void encode(std::string_view plain, std::vector<TokenId>& out) const;  // appends
   // Added tokens are matched first, leftmost and longest; for raw completion prompts by people only.
