@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "engine/engine.h"
 #include "engine/exact_run.h"
 #include "tensor/safetensors.h"
@@ -72,6 +74,40 @@ inline std::unique_ptr<Engine> golden_engine(const EngineOptions& options = gold
     return nullptr;
   }
   return std::move(engine).value();
+}
+
+// A prompt of a golden file with its fed tokens and anchors.
+inline ExactPrompt golden_prompt(const SafetensorsFile& file, const std::string& name, bool keeps_all_logits = false) {
+  ExactPrompt prompt{.tokens = golden_tokens(file, name + ".tokens"), .decode_tokens = golden_tokens(file, name + ".decode_tokens"),
+                     .draft_anchors = golden_tokens(file, name + ".draft_anchor"), .keeps_all_logits = keeps_all_logits};
+  return prompt;
+}
+
+// The multimodal prompt: image spans are runs of types >= 0, their rows those the reference's projector made.
+inline ExactPrompt golden_image_prompt(bool keeps_all_logits = false) {
+  const SafetensorsFile& file = golden_file("vision.safetensors");
+  ExactPrompt prompt = golden_prompt(file, "mm", keeps_all_logits);
+  const auto types = file.integers("mm.types").value();
+  const auto embed = file.floats("mm.embed_rows").value();
+  const int64_t num = static_cast<int64_t>(types.size()), hidden = static_cast<int64_t>(embed.size()) / num;
+  for (int64_t begin = 0; begin < num; ++begin) {
+    if (types[static_cast<size_t>(begin)] != 0) continue;
+    int64_t end = begin;
+    while (types[static_cast<size_t>(end++)] != 3) {}
+    auto rows = std::make_shared<Buffer<bf16>>((end - begin) * hidden);
+    for (int64_t i = 0; i < rows->size(); ++i) (*rows)[i] = to_bf16(embed[static_cast<size_t>(begin * hidden + i)]);
+    prompt.images.push_back({{begin, end}, rows});
+    begin = end - 1;
+  }
+  return prompt;
+}
+
+inline ExactNumbers run_one(Engine& engine, ExactPrompt prompt, const RunShape& shape = {}) {
+  std::vector<ExactPrompt> prompts;
+  prompts.push_back(std::move(prompt));
+  auto numbers = run_exact(engine, std::move(prompts), shape);
+  EXPECT_TRUE(numbers.ok()) << numbers.status().message();
+  return numbers.ok() ? std::move((*numbers)[0]) : ExactNumbers{};
 }
 
 struct Difference {
