@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "protocol/error_body.h"
 #include "protocol/response_encoder.h"
 #include "protocol/wire_json.h"
 
@@ -65,13 +66,7 @@ class ChatCompletionsEncoder : public ResponseEncoder {
 
   void fail(const RequestError& error, WireEvents& out) override {
     out.open(nullptr);
-    out.bytes += "{\"error\":{\"message\":";
-    append_json_string(out.bytes, error.message);
-    const std::string_view type = error.http_status < 500 ? "invalid_request_error" : "internal_error";
-    append_member(out.bytes, "type", type);
-    out.bytes += ",\"param\":null";
-    append_member(out.bytes, "code", type);
-    out.bytes += "}}";
+    out.bytes += openai_error_body(error, context_.recipe_compatible);
     out.close();
   }
 

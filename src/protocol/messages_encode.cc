@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "protocol/error_body.h"
 #include "protocol/response_encoder.h"
 #include "protocol/wire_json.h"
 
@@ -48,10 +49,7 @@ class MessagesEncoder : public ResponseEncoder {
 
   void fail(const RequestError& error, WireEvents& out) override {
     out.open("error");
-    out.bytes += "{\"type\":\"error\",\"error\":{\"type\":";
-    append_json_string(out.bytes, error.http_status < 500 ? "invalid_request_error" : "api_error");
-    append_member(out.bytes, "message", error.message);
-    out.bytes += "}}";
+    out.bytes += anthropic_error_body(error, false);
     out.close();
   }
 

@@ -21,26 +21,15 @@ uint64_t number_or(const Json& object, std::string_view key, uint64_t fallback) 
   return value != nullptr && value->is_integer() ? value->as_uint() : fallback;
 }
 
-std::unique_ptr<ResponseEncoder> make_encoder(Protocol protocol, const ResponseContext& context,
-                                              const ResponseIdentity& identity) {
-  switch (protocol) {
-    case Protocol::kChatCompletions: return make_chat_completions_encoder(context, identity);
-    case Protocol::kResponses: return make_responses_encoder(context, identity);
-    case Protocol::kMessages: break;
-  }
-  return make_messages_encoder(context, identity);
-}
-
 class Replay {
  public:
-  Replay(const OutputVocabulary& vocabulary, Protocol protocol, const DecodedRequest& request,
-         const std::string& response_id)
-      : protocol_(protocol) {
+  Replay(const OutputVocabulary& vocabulary, const Codec& codec, const DecodedRequest& request,
+         const std::string& response_id) {
     ResponseIdentity identity;
     identity.id = response_id;
     identity.model = request.chat.model;
     identity.num_choices = request.chat.inference.n;
-    encoder_ = make_encoder(protocol, request.response, identity);
+    encoder_ = codec.encode(request.response, identity);
     StreamParserOptions options;
     options.parsing = request.chat.parsing;
     options.recipe_compatible = request.response.recipe_compatible;
@@ -177,7 +166,6 @@ class Replay {
     }
   }
 
-  Protocol protocol_;
   std::unique_ptr<ResponseEncoder> encoder_;
   std::vector<StreamParser> parsers_;
   std::vector<TokenId> ids_;
@@ -189,13 +177,13 @@ class Replay {
 
 }  // namespace
 
-Result<ReplayedResponse> replay_response(const OutputVocabulary& vocabulary, Protocol protocol,
+Result<ReplayedResponse> replay_response(const OutputVocabulary& vocabulary, const Codec& codec,
                                          const DecodedRequest& request, const std::string& response_id,
                                          const Json& chunks) {
   if (!chunks.is_array()) return invalid_argument("chunks: expected an array");
   const uint32_t num_choices = request.chat.inference.n;
   if (num_choices < 1 || num_choices > kMaxChoices) return invalid_argument("n: expected 1 to 128");
-  return Replay(vocabulary, protocol, request, response_id).run(chunks.as_array());
+  return Replay(vocabulary, codec, request, response_id).run(chunks.as_array());
 }
 
 }  // namespace deepinfer

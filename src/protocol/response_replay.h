@@ -23,7 +23,7 @@ struct ReplayedResponse {
 };
 
 // Errors: invalid_argument for chunks of another form, and for a wrong number of log probabilities.
-Result<ReplayedResponse> replay_response(const OutputVocabulary& vocabulary, Protocol protocol,
+Result<ReplayedResponse> replay_response(const OutputVocabulary& vocabulary, const Codec& codec,
                                          const DecodedRequest& request, const std::string& response_id,
                                          const Json& chunks);
 

@@ -52,7 +52,7 @@ Status decode_line(const OutputVocabulary& vocabulary, const DecodeOptions& opti
     return invalid_argument("request: " + refusal->message);
   }
   ASSIGN_OR_RETURN(const ReplayedResponse replayed,
-                   replay_response(vocabulary, codec->protocol, decoded, response_id, *chunks));
+                   replay_response(vocabulary, *codec, decoded, response_id, *chunks));
   ASSIGN_OR_RETURN(Json events, parse_output(replayed.events));
   ASSIGN_OR_RETURN(Json final_object, parse_output(replayed.final_object));
   out.set("chunks_read", Json(uint64_t{replayed.num_chunks_read}));
