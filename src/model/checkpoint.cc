@@ -1,34 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "model/checkpoint.h"
 
-#include <filesystem>
-
 #include "base/json.h"
 
 namespace deepinfer {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr size_t kConfigBytesMax = size_t{4} << 20;
 constexpr size_t kIndexBytesMax = size_t{64} << 20;
 constexpr size_t kShardsMax = 4096;
-
-// A regular file, or a link that ends at one: opening a pipe or a device would wait for ever.
-Status check_regular_file(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) return not_found(path + ": no such file");
-  if (error) return invalid_argument(path + ": " + error.message());
-  if (status.type() != fs::file_type::regular) return invalid_argument(path + " is no regular file");
-  return {};
-}
-
-bool exists(const std::string& path) {
-  std::error_code error;
-  const fs::file_type type = fs::symlink_status(path, error).type();
-  return type != fs::file_type::not_found && type != fs::file_type::none;
-}
 
 Status check_shard_name(const std::string& name) {
   const bool plain = !name.empty() && name != "." && name != ".." && name.size() <= 255 &&
@@ -39,31 +19,26 @@ Status check_shard_name(const std::string& name) {
   return {};
 }
 
-Result<ModelConfig> read_config(const std::string& folder) {
-  for (const char* name : {"/config.json", "/inference/config.json"}) {
-    const std::string path = folder + name;
-    if (!exists(path)) continue;
-    TRY(check_regular_file(path));
-    ASSIGN_OR_RETURN(const std::string text, read_file(path, kConfigBytesMax));
+Result<ModelConfig> read_config(const CheckpointFiles& files) {
+  for (const char* name : {"config.json", "inference/config.json"}) {
+    if (!files.contains(name)) continue;
+    ASSIGN_OR_RETURN(const std::string text, files.text(name, kConfigBytesMax));
     Result<ModelConfig> config = parse_model_config(text);
-    if (!config.ok()) return config.status().prefixed(path);
+    if (!config.ok()) return config.status().prefixed(files.path(name));
     return config;
   }
-  return not_found(folder + ": neither config.json nor inference/config.json");
+  return not_found(files.path("") + ": neither config.json nor inference/config.json");
 }
 
-Result<ShardIndex> read_index(const std::string& folder) {
-  const std::string path = folder + "/model.safetensors.index.json";
-  if (exists(path)) {
-    TRY(check_regular_file(path));
-    ASSIGN_OR_RETURN(const std::string text, read_file(path, kIndexBytesMax));
+Result<ShardIndex> read_index(const CheckpointFiles& files) {
+  const std::string name = "model.safetensors.index.json", single = "model.safetensors";
+  if (files.contains(name)) {
+    ASSIGN_OR_RETURN(const std::string text, files.text(name, kIndexBytesMax));
     Result<ShardIndex> index = parse_shard_index(text);
-    if (!index.ok()) return index.status().prefixed(path);
+    if (!index.ok()) return index.status().prefixed(files.path(name));
     return index;
   }
-  const std::string single = "model.safetensors";
-  if (!exists(folder + "/" + single))
-    return not_found(folder + ": neither model.safetensors.index.json nor model.safetensors");
+  if (!files.contains(single)) return not_found(files.path("") + ": neither " + name + " nor " + single);
   return ShardIndex{{single}, {}, 0};
 }
 
@@ -98,13 +73,10 @@ Status Checkpoint::open_shards(const ShardIndex& index) {
   shard_files_ = index.files;
   index_bytes_ = index.total_bytes;
   for (uint32_t shard = 0; shard < index.files.size(); ++shard) {
-    const std::string path = folder_ + "/" + index.files[shard];
-    TRY(check_regular_file(path));
-    ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
-    Result<SafetensorsHeader> header = parse_safetensors_header(file.bytes(), file.bytes().size());
-    if (!header.ok()) return header.status().prefixed(path);
-    data_begins_.push_back(header->data_begin);
-    shards_.push_back(std::move(file));
+    ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, files_->map(index.files[shard]));
+    Result<SafetensorsHeader> header = parse_safetensors_header(bytes, bytes.size());
+    if (!header.ok()) return header.status().prefixed(files_->path(index.files[shard]));
+    data_.push_back(bytes.subspan(header->data_begin));
     for (TensorInfo& info : header->tensors) {
       payload_bytes_ += info.size_bytes();
       tensors_.push_back({std::move(info), shard});
@@ -142,15 +114,18 @@ Status Checkpoint::check_against_index(const ShardIndex& index) const {
 }
 
 Result<Checkpoint> Checkpoint::open(const std::string& folder) {
-  std::error_code error;
-  if (!fs::is_directory(folder, error))
-    return not_found(folder + ": no such folder" + (error ? " (" + error.message() + ")" : std::string()));
+  ASSIGN_OR_RETURN(std::unique_ptr<CheckpointFiles> files, open_folder(folder));
+  return open(folder, std::move(files));
+}
+
+Result<Checkpoint> Checkpoint::open(std::string label, std::unique_ptr<CheckpointFiles> files) {
   Checkpoint checkpoint;
-  checkpoint.folder_ = folder;
-  ASSIGN_OR_RETURN(checkpoint.config_, read_config(folder));
-  ASSIGN_OR_RETURN(const ShardIndex index, read_index(folder));
+  checkpoint.folder_ = std::move(label);
+  checkpoint.files_ = std::move(files);
+  ASSIGN_OR_RETURN(checkpoint.config_, read_config(*checkpoint.files_));
+  ASSIGN_OR_RETURN(const ShardIndex index, read_index(*checkpoint.files_));
   TRY(checkpoint.open_shards(index));
-  TRY(checkpoint.check_against_index(index).prefixed(folder));
+  TRY(checkpoint.check_against_index(index).prefixed(checkpoint.folder_));
   return checkpoint;
 }
 
@@ -160,8 +135,7 @@ const StoredTensor* Checkpoint::find(std::string_view name) const {
 }
 
 std::span<const uint8_t> Checkpoint::bytes(const StoredTensor& tensor) const {
-  return shards_[tensor.shard].bytes().subspan(data_begins_[tensor.shard] + tensor.info.begin,
-                                               tensor.info.size_bytes());
+  return data_[tensor.shard].subspan(tensor.info.begin, tensor.info.size_bytes());
 }
 
 }  // namespace deepinfer

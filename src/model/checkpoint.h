@@ -9,14 +9,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "base/file.h"
 #include "base/status.h"
+#include "model/checkpoint_files.h"
 #include "model/config.h"
 #include "tensor/safetensors.h"
 
@@ -41,8 +42,11 @@ struct StoredTensor {
 class Checkpoint {
  public:
   static Result<Checkpoint> open(const std::string& folder);
+  // The same from any set of files; `label` stands for the folder in messages.
+  static Result<Checkpoint> open(std::string label, std::unique_ptr<CheckpointFiles> files);
 
   const std::string& folder() const { return folder_; }
+  const CheckpointFiles& files() const { return *files_; }  // tokenizer.json, card.json and whatever else lies beside
   const ModelConfig& config() const { return config_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;
@@ -59,8 +63,8 @@ class Checkpoint {
   std::string folder_;
   ModelConfig config_;
   std::vector<std::string> shard_files_;
-  std::vector<MappedFile> shards_;
-  std::vector<uint64_t> data_begins_;
+  std::unique_ptr<CheckpointFiles> files_;
+  std::vector<std::span<const uint8_t>> data_;  // data section of each shard
   std::vector<StoredTensor> tensors_;
   std::unordered_map<std::string_view, size_t> by_name_;
   uint64_t payload_bytes_ = 0, index_bytes_ = 0;

@@ -210,6 +210,24 @@ TEST(Checkpoint, ReadsASingleFileWithoutAnIndex) {
   fs::remove_all(folder);
 }
 
+TEST(Checkpoint, ReadsAModelFromMemory) {
+  std::vector<std::string> names, contents;
+  for (const auto& entry : fs::directory_iterator(kModelA)) {
+    if (!entry.is_regular_file()) continue;
+    names.push_back(entry.path().filename().string());
+    contents.push_back(read_file(entry.path().string()).value());
+  }
+  std::vector<MemoryFile> files;
+  for (size_t i = 0; i < names.size(); ++i)
+    files.push_back({names[i], {reinterpret_cast<const uint8_t*>(contents[i].data()), contents[i].size()}});
+  auto checkpoint = Checkpoint::open("mini", files_in_memory("mini", files));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  EXPECT_TRUE(checkpoint.value().files().contains("tokenizer.json"));
+  EXPECT_TRUE(ModelWeights::bind(std::make_shared<Checkpoint>(std::move(checkpoint).value())).ok());
+  EXPECT_SAYS(Checkpoint::open("mini", files_in_memory("mini", {})).status().message(),
+              "mini/: neither config.json nor");
+}
+
 TEST(Checkpoint, BindsEveryTensorOfModelA) {
   auto checkpoint = Checkpoint::open(kModelA);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();

@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "engram/hasher.h"
 #include "model/memory_plan.h"
@@ -29,7 +28,9 @@ struct InspectArguments {
 
 // The tokenizer must load and, where there is an Engram, fall into as many classes as the configuration says.
 void check_tokenizer(const Checkpoint& checkpoint, InspectReport& report) {
-  const auto tokenizer = Tokenizer::load(checkpoint.folder());
+  const auto text = checkpoint.files().text("tokenizer.json", size_t{64} << 20);
+  const auto tokenizer =
+      text.ok() ? Tokenizer::from_json(text.value()) : Result<std::shared_ptr<const Tokenizer>>(text.status());
   if (!tokenizer.ok()) {
     report.problems.push_back(fmt::format("tokenizer: {}", tokenizer.status().message()));
     return;
@@ -56,10 +57,10 @@ void verify(const Checkpoint& checkpoint, const InspectArguments& arguments, Ins
 }
 
 // A card.json beside the checkpoint describes it to people; it is shown as it is.
-void read_card(const std::string& folder, InspectReport& report) {
-  const auto text = read_file(folder + "/card.json", 1 << 20);
-  if (!text.ok()) return;
-  auto card = parse_json(text.value());
+void read_card(const Checkpoint& checkpoint, InspectReport& report) {
+  if (!checkpoint.files().contains("card.json")) return;
+  const auto text = checkpoint.files().text("card.json", 1 << 20);
+  auto card = text.ok() ? parse_json(text.value()) : Result<Json>(text.status());
   if (card.ok()) report.card = std::move(card).value();
   else report.notes.push_back(fmt::format("card.json: {}", card.status().message()));
 }
@@ -86,7 +87,7 @@ Result<InspectReport> inspect(const InspectArguments& arguments) {
   ASSIGN_OR_RETURN(report.plan, plan_memory(report.config, report.size,
                                             {.lanes = arguments.lanes, .positions = positions}, machine));
   check_tokenizer(files, report);
-  read_card(files.folder(), report);
+  read_card(files, report);
   if (arguments.verify) verify(files, arguments, report);
   return report;
 }
