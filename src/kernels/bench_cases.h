@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: MIT
-// What op benches share: the machine's rows, random packed weights, and ceilings measured in the same run. For benches only.
+// What op benches share: the machine's rows, random packed weights and the ceilings of the same run. For benches only.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/bench.h"
 #include "base/philox.h"
 #include "kernels/kernel_table.h"
+#include "kernels/lanes/fma_peak.h"
 #include "tensor/buffer.h"
 
 namespace deepinfer::bench_ops {
 
-// The context and resolved ops of a bench run. --set level=avx2 forces a level.
+// The context and the resolved ops of one bench run; `--set level=avx2` forces a level.
 struct Machine {
-  static Result<std::unique_ptr<Machine>> make(const BenchOptions& options);
-  explicit Machine(int num_threads) : pool(num_threads), context{&pool, &scratch} {}
+  explicit Machine(const BenchOptions& options) : pool(std::max(1, options.num_threads)), context{&pool, &scratch} {
+    const auto forced = options.extra.find("level");
+    const std::optional<CpuLevel> parsed = forced == options.extra.end() ? machine_cpu_level() : parse_cpu_level(forced->second);
+    level = std::min(parsed.value_or(machine_cpu_level()), machine_cpu_level());
+    Result<KernelTable> table = KernelTable::resolve({Backend::kCpu, level});
+    CHECK(table.ok());
+    kernels = std::move(table).value();
+  }
   ThreadPool pool;
   Scratch scratch;
   ExecutionContext context;
@@ -23,12 +32,64 @@ struct Machine {
   CpuLevel level = CpuLevel::kRef;
 };
 
-// Fused multiply-adds a second of this level's registers, one thread, counted as two operations each.
-double measure_fma_flops(CpuLevel level);
+// Fused multiply-adds a second of one thread at this level, two operations each.
+inline double measure_fma_flops(CpuLevel level) {
+  constexpr int64_t kRounds = 1 << 20;
+  float keep = 0;
+  const double seconds = median_seconds(5, [&] { keep += level >= CpuLevel::kAvx512 ? fma_rounds_avx512(kRounds) : level >= CpuLevel::kAvx2 ? fma_rounds_avx2(kRounds) : 0.f; });
+  asm volatile("" : : "r"(&keep) : "memory");
+  return level >= CpuLevel::kAvx2 ? kRounds * kFlopsPerFmaRound / seconds : 0;
+}
 
-// Random packed bytes (valid codes and moderate scales). Several copies so that weights exceed the caches.
-Buffer<uint8_t> random_codes(int64_t size, uint64_t seed);
-Buffer<uint8_t> random_scales(int64_t size, uint64_t seed);
-Buffer<bf16> random_activations(int64_t size, uint64_t seed);
+// Random bytes without the NaN codes of e4m3; scales near 2^-12.
+inline Buffer<uint8_t> random_codes(int64_t size, uint64_t seed) {
+  Buffer<uint8_t> bytes(size);
+  Rng rng(seed);
+  for (uint8_t& b : bytes) { const uint32_t r = rng.next_u32() & 0xFF; b = static_cast<uint8_t>((r & 0x7F) == 0x7F ? r - 1 : r); }
+  return bytes;
+}
+inline Buffer<uint8_t> random_scales(int64_t size, uint64_t seed) {
+  Buffer<uint8_t> bytes(size);
+  Rng rng(seed);
+  for (uint8_t& b : bytes) b = static_cast<uint8_t>(112 + rng.below(6));
+  return bytes;
+}
+inline Buffer<bf16> random_values(int64_t size, uint64_t seed) {
+  Buffer<bf16> values(size);
+  Rng rng(seed);
+  for (bf16& v : values) v = to_bf16(rng.uniform() * 2 - 1);
+  return values;
+}
+
+// Several weight matrices of one shape, walked in turn so that none is found in a cache.
+class WeightSet {
+ public:
+  enum class Kind { kFp8, kFp4, kBf16 };
+  WeightSet(Kind kind, int64_t out, int64_t in, int count) : kind_(kind) {
+    for (int i = 0; i < count; ++i) {
+      const uint64_t seed = static_cast<uint64_t>(i);
+      if (kind == Kind::kBf16) {
+        values_.push_back(random_values(out * in, seed));
+        weights_.emplace_back(Bf16Matrix{values_.back().data(), out, in});
+        continue;
+      }
+      const bool fp8 = kind == Kind::kFp8;
+      codes_.push_back(random_codes(fp8 ? out * in : out * in / 2, seed));
+      scales_.push_back(random_scales(num_scale_blocks(in) * (fp8 ? num_scale_blocks(out) : out), seed));
+      if (fp8) weights_.emplace_back(Fp8Matrix{codes_.back().data(), scales_.back().data(), out, in});
+      else weights_.emplace_back(Fp4Matrix{codes_.back().data(), scales_.back().data(), out, in});
+    }
+  }
+  const WeightMatrix& next() { return weights_[next_++ % weights_.size()]; }
+  bool rounds() const { return kind_ != Kind::kBf16; }
+  const char* name() const { constexpr const char* kNames[] = {"fp8", "fp4", "bf16"}; return kNames[static_cast<int>(kind_)]; }
+
+ private:
+  Kind kind_;
+  std::vector<Buffer<uint8_t>> codes_, scales_;
+  std::vector<Buffer<bf16>> values_;
+  std::vector<WeightMatrix> weights_;
+  size_t next_ = 0;
+};
 
 }  // namespace deepinfer::bench_ops

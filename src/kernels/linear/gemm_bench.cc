@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Many activation rows by packed weights: GFLOP/s against the fused multiply-add peak of the same run and level.
+#include "kernels/bench_cases.h"
+
+namespace deepinfer {
+using namespace bench_ops;
+
+Status bench_gemm(const BenchOptions& options, BenchReport& report) {
+  Machine machine(options);
+  const double peak = measure_fma_flops(machine.level) * machine.context.num_threads();
+  for (const WeightSet::Kind kind : {WeightSet::Kind::kFp8, WeightSet::Kind::kFp4, WeightSet::Kind::kBf16}) {
+    const int64_t out = 2304, in = 5120;
+    WeightSet weights(kind, out, in, 2);
+    for (const int64_t rows : {4, 32, 128, 512}) {
+      const Buffer<bf16> x = random_values(rows * in, 1);
+      Buffer<bf16> y(rows * out);
+      const double seconds = median_seconds(options.quick ? 1 : 5, [&] {
+        machine.kernels.linear(machine.context, {.x = {x.data(), {rows, in}}, .weight = weights.next(), .round_activation = weights.rounds(), .out = {y.data(), {rows, out}}});
+      });
+      report.add({.name = std::string(weights.name()) + " " + std::to_string(out) + "x" + std::to_string(in) + " M=" + std::to_string(rows), .value = 2.0 * static_cast<double>(rows * out * in) / seconds / 1e9, .unit = "GFLOP/s",
+                  .ceiling = peak / 1e9, .ceiling_name = "fp32 fma", .note = to_string(machine.level)});
+      if (options.quick) return {};
+    }
+  }
+  return {};
+}
+
+}  // namespace deepinfer
