@@ -43,8 +43,9 @@ struct BatchSequence {
   // Tokens just before the first row, oldest first (at most the Engram look-back; fewer near position 0). Read only
   // when the lane did not run position_begin - 1 itself: after a prefix hit or a resume.
   std::vector<TokenId> history;
-  bool sample = true;                   // false: logits only, nothing is picked
-  bool draft = false;                   // propose tokens after the last accepted one
+  bool starts_lane = false;  // first rows since the sequence took this lane: the lane's state is admitted anew
+  bool sample = true;        // false: logits only, nothing is picked
+  bool draft = false;        // propose tokens after the last accepted one
   std::optional<TokenId> draft_anchor;  // draft after this token instead of the sampled one
 };
 
@@ -57,7 +58,7 @@ struct Batch {
 };
 
 struct TokenLogprobs {
-  float logprob = 0;                                // of the picked token
+  float logprob = 0;                                 // of the picked token
   std::vector<std::pair<TokenId, float>> likeliest;  // by logprob, then id
 };
 
@@ -68,11 +69,11 @@ struct SequenceOutput {
   // Picked tokens: the accepted drafts, then one more. Empty where nothing was sampled.
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;  // of `tokens`, where the sequence's parameters ask for them
-  int64_t num_accepted = 0;        // drafts of the verify run that stand
-  std::vector<TokenId> drafts;     // proposed next, after the last token
-  std::vector<float> confidences;  // raw draft confidences (no sigmoid)
-  bool is_finite = true;           // false: a logit of this sequence is NaN or infinite; nothing was picked
-  bool has_allowed_token = true;   // false: the mask left no token; nothing was picked
+  int64_t num_accepted = 0;             // drafts of the verify run that stand
+  std::vector<TokenId> drafts;          // proposed next, after the last token
+  std::vector<float> confidences;       // raw draft confidences (no sigmoid)
+  bool is_finite = true;                // false: a logit of this sequence is NaN or infinite; nothing was picked
+  bool has_allowed_token = true;        // false: the mask left no token; nothing was picked
 };
 
 struct StepOutput {

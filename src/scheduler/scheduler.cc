@@ -69,7 +69,7 @@ void Scheduler::cancel(SequenceId id) {
     return;
   }
   finish(*at->second, FinishReason::kCancelled, at->second->record.arrival_ns);
-  finished_.push_back({id, {}, FinishReason::kCancelled});
+  finished_.push_back({.id = id, .finished = FinishReason::kCancelled});
   sequences_.erase(at);
 }
 
@@ -101,7 +101,7 @@ void Scheduler::expire(int64_t now_ns) {
   std::sort(late.begin(), late.end());
   for (const SequenceId id : late) {
     finish(*sequences_.at(id), FinishReason::kDeadline, now_ns);
-    finished_.push_back({id, {}, FinishReason::kDeadline});
+    finished_.push_back({.id = id, .finished = FinishReason::kDeadline});
     sequences_.erase(id);
   }
 }
@@ -165,6 +165,7 @@ bool Scheduler::admit(Sequence& s, int64_t now_ns) {
   s.behind_fast_replay = plan.adopts_hit && (s.request.replay == ReplayMode::kFast || hit.behind_fast_replay);
   s.lane = free_lanes_.back();
   free_lanes_.pop_back();
+  s.starts_lane = true;
   s.state = SequenceState::kPrefill;
   running_.push_back(&s);
   std::erase(waiting_, &s);
@@ -247,6 +248,8 @@ std::vector<BlockCopy> Scheduler::take_copies() {
   loads_.clear();
   return copies;
 }
+
+int64_t Scheduler::predicted_step_ns() const { return fit_.curve().predict_ns(planned_shape_); }
 
 void Scheduler::add_step_time(int64_t measured_ns) {
   if (measured_ns > 0) fit_.add({planned_shape_, measured_ns});

@@ -46,7 +46,8 @@ struct SchedulerOptions {
 
 struct SequenceDelta {
   SequenceId id{};
-  std::vector<TokenId> tokens;  // new, in order; may be empty when only the end is news
+  std::vector<TokenId> tokens;          // new, in order; may be empty when only the end is news
+  std::vector<TokenLogprobs> logprobs;  // of `tokens`, where asked for
   std::optional<FinishReason> finished;
 };
 
@@ -70,6 +71,7 @@ class Scheduler {
   std::vector<SequenceDelta> take_finished();
   // Measured time of the step just committed, for the curve.
   void add_step_time(int64_t measured_ns);
+  int64_t predicted_step_ns() const;  // of that step, by the curve
   // Copies that must be done before the planned batch runs: offloads first, then loads.
   std::vector<BlockCopy> take_copies();
 

@@ -20,11 +20,15 @@ void Scheduler::commit(const StepOutput& output, int64_t now_ns, std::vector<Seq
     SequenceDelta& delta = deltas[num_deltas];
     delta.id = id;
     delta.tokens.clear();
+    delta.logprobs.clear();
     delta.finished.reset();
     ++s.record.num_steps;
     if (!result.is_finite) {
       s.num_scheduled_tokens = 0;
       delta.finished = FinishReason::kNotFinite;
+    } else if (!result.has_allowed_token) {
+      s.num_scheduled_tokens = 0;
+      delta.finished = FinishReason::kNothingAllowed;
     } else if (planned_[i].is_prompt) {
       commit_prompt(s, result, delta, now_ns);
     } else {
@@ -32,6 +36,9 @@ void Scheduler::commit(const StepOutput& output, int64_t now_ns, std::vector<Seq
     }
     if (!delta.finished && std::ranges::find(cancelled_, id) != cancelled_.end())
       delta.finished = FinishReason::kCancelled;
+    if (!result.logprobs.empty())
+      delta.logprobs.assign(result.logprobs.begin(),
+                            result.logprobs.begin() + static_cast<int64_t>(delta.tokens.size()));
     if (delta.finished || !delta.tokens.empty()) ++num_deltas;
     if (delta.finished) {
       finish(s, *delta.finished, now_ns);

@@ -121,6 +121,7 @@ bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
   const auto first = s.tokens.begin() + s.num_computed_tokens;
   rows.history.assign(first - std::min(options_.history_tokens, s.num_computed_tokens), first);
   batch.tokens.insert(batch.tokens.end(), first, first + n);
+  rows.starts_lane = std::exchange(s.starts_lane, false);
   const bool ends = n == s.num_uncomputed_tokens();
   rows.num_logits_rows = ends ? 1 : 0;
   rows.sample = ends;

@@ -16,7 +16,7 @@
 
 namespace deepinfer {
 
-enum class FinishReason { kStop, kLength, kCancelled, kDeadline, kNotFinite };
+enum class FinishReason { kStop, kLength, kCancelled, kDeadline, kNotFinite, kNothingAllowed };
 
 // What serve asks for. The tokens are final: templates, images and limits were settled before.
 struct SequenceRequest {
@@ -56,7 +56,8 @@ struct Sequence {
   BlockKeyChain keys;
   SequenceState state = SequenceState::kWaiting;
   std::optional<FinishReason> finish_reason;
-  int32_t lane = -1;  // while running
+  int32_t lane = -1;         // while running
+  bool starts_lane = false;  // its next rows are the first on this lane
   BlockTable blocks;
   RowLimits limits;
   int64_t num_computed_tokens = 0;

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// What serve asks of the step loop for one sequence, and what comes back. Plain values.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "engine/lane_start.h"
+#include "sampler/sampling_params.h"
+#include "scheduler/batch.h"
+#include "scheduler/sequence.h"
+
+namespace deepinfer {
+
+struct GenerationRequest {
+  SequenceRequest sequence;  // its id is given by the loop
+  SamplingParams sampling;
+  std::vector<LaneImage> images;  // rows of the prompt's image spans
+};
+
+struct GenerationUpdate {
+  SequenceId id{};
+  std::span<const TokenId> tokens;          // new, in order
+  std::span<const TokenLogprobs> logprobs;  // of `tokens`, where asked for
+  std::optional<FinishReason> finished;     // the last update has it, or `refused`
+  Status refused;                           // not ok: the request never ran
+  const SequenceRecord* record = nullptr;   // with `finished`
+};
+
+// Called on the loop's thread; must not block. What it borrows is valid during the call.
+using OnGeneration = std::function<void(const GenerationUpdate&)>;
+
+}  // namespace deepinfer

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// A checkpoint folder ready to run: weights bound, tokenizer and its Engram token map made. Immutable; any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "engram/token_map.h"
+#include "model/weights.h"
+#include "tokenizer/tokenizer.h"
+
+namespace deepinfer {
+
+struct LoadedModel {
+  std::shared_ptr<const ModelWeights> weights;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  TokenMap token_map;
+};
+
+// Errors: of the checkpoint, the tokenizer, or the memory plan; each says what to do.
+Result<LoadedModel> load_model(const std::string& folder);
+
+}  // namespace deepinfer

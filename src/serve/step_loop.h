@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// The loop that makes tokens: plan, run, commit, deliver. It owns the scheduler and the prefix cache and drives the
+// engine; it knows no sockets and no text. Requests come in from any thread through a bounded inbox; results go out
+// through the callback of each request, on the loop's thread. Thread: submit(), cancel(), snapshot() any; everything
+// else the one that calls run_step(), or the loop's own after start().
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "scheduler/scheduler.h"
+#include "serve/generation.h"
+
+namespace deepinfer {
+
+struct StepLoopOptions {
+  SchedulerOptions scheduler;      // sizes that the engine fixes are taken from it
+  int64_t num_host_blocks = 0;     // blocks of the host-memory tier
+  int64_t inbox_max = 4096;        // requests not yet seen by the scheduler
+  bool checks_invariants = false;  // every step; tests
+};
+
+// Counters for metrics; a copy of one moment.
+struct StepLoopSnapshot {
+  int64_t num_waiting = 0, num_running = 0;
+  int64_t num_steps = 0, num_prompt_rows = 0, num_decode_rows = 0, num_output_tokens = 0;
+  int64_t num_verified_drafts = 0, num_accepted_drafts = 0;
+  int64_t busy_ns = 0;  // inside engine calls
+  int64_t last_step_ns = 0, last_predicted_ns = 0;
+  int64_t num_blocks = 0, num_free_blocks = 0, num_cached_blocks = 0;
+  PrefixCacheStats cache;
+};
+
+class StepLoop {
+ public:
+  // The engine and the clock outlive the loop.
+  StepLoop(Engine& engine, const StepLoopOptions& options, const Clock& clock);
+  ~StepLoop();
+
+  // Hands a request in. Errors: resource_exhausted when the inbox is full, unavailable after stop(). Whether the
+  // scheduler takes it is told by the first update (`refused`).
+  Result<SequenceId> submit(GenerationRequest request, OnGeneration on_update);
+  void cancel(SequenceId id);
+
+  // One step on the calling thread; false when there was nothing to run.
+  Result<bool> run_step();
+  // Steps until nothing is left (offline use).
+  Status run_until_idle();
+
+  void start();  // own thread
+  void stop();   // ends the thread; running sequences end as cancelled
+  StepLoopSnapshot snapshot() const;
+  // Set when a step failed as a whole: the engine is not usable any more, the loop has ended.
+  Status failure() const;
+
+ private:
+  struct Live {
+    GenerationRequest request;  // sequence.prompt stays with the scheduler
+    OnGeneration on_update;
+    std::vector<TokenId> output;  // kept for a resume after preemption
+  };
+  struct Arrival {
+    SequenceId id{};
+    GenerationRequest request;
+    OnGeneration on_update;
+  };
+
+  void take_inbox();
+  Status admit_lanes();
+  Result<StepOutput> run_engine();
+  void deliver(const std::vector<SequenceDelta>& deltas);
+  void update_snapshot(const StepOutput& output);
+  void loop();
+
+  Engine& engine_;
+  const Clock& clock_;
+  StepLoopOptions options_;
+  PrefixCache cache_;
+  Scheduler scheduler_;
+  std::unordered_map<uint64_t, Live> live_;
+  Batch batch_;
+  std::vector<SequenceDelta> deltas_;
+
+  mutable std::mutex mutex_;  // guards what stands below
+  std::condition_variable wake_;
+  std::vector<Arrival> inbox_;
+  std::vector<SequenceId> cancels_;
+  StepLoopSnapshot snapshot_;
+  Status failure_;
+  bool stopping_ = false;
+  uint64_t next_id_ = 1;
+  std::thread thread_;
+};
+
+}  // namespace deepinfer
