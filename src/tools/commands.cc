@@ -9,6 +9,7 @@ Command decode_command();
 Command doctor_command();
 Command encode_command();
 Command inspect_command();
+Command logits_command();
 Command tokenize_command();
 
 std::vector<Command> all_commands() {
@@ -16,6 +17,7 @@ std::vector<Command> all_commands() {
       encode_command(),
       decode_command(),
       tokenize_command(),
+      logits_command(),
       inspect_command(),
       doctor_command(),
       bench_command(),
