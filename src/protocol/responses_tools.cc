@@ -137,8 +137,9 @@ Refusal ResponsesTools::declare_custom(const Json& tool, std::vector<DeclaredToo
 
 void ResponsesTools::declare_search(const Json& tool, std::vector<DeclaredTool>& out) {
   const Json* execution = member(tool, "execution");
-  if (version_ != PromptVersion::kV41 || !execution || execution->as_string() != "client") return;
-  context_.client_tool_search = true;
+  if (!execution || execution->as_string() != "client") return;
+  context_.client_tool_search = true;  // also where the template cannot declare it: a call of that name is reported as one
+  if (version_ != PromptVersion::kV41) return;
   out.push_back(declared_function(tool, "tool_search"));
 }
 
