@@ -15,7 +15,7 @@ struct Run {
   const IndexScoresParams& p;
   const IndexerKernels& kernels;
   const float *q, *weight;  // of the token
-  float* key;
+  float* keys;  // [4, head_dim]
   int64_t token;
 };
 
@@ -25,7 +25,7 @@ void score_entries(const Run& run, int64_t begin, int64_t end, float* scores) {
   for (int64_t entry = begin; entry < end;) {
     const int64_t stop = std::min<int64_t>(end, (entry / p.keys.rows_per_block + 1) * p.keys.rows_per_block);
     run.kernels.score(run.q, run.weight, p.q.size[1], p.q.size[2], p.keys.row(p.lane(run.token), entry), p.keys.row_stride_bytes, stop - entry,
-                      p.rounding == ScoreRounding::kReference, run.key, scores + (entry - begin));
+                      p.rounding == ScoreRounding::kReference, run.keys, scores + (entry - begin));
     entry = stop;
   }
 }
@@ -47,7 +47,7 @@ void index_scores(const ExecutionContext& context, const IndexScoresParams& p, c
   const int64_t tokens = p.q.size[0], heads = p.q.size[1], head_dim = p.q.size[2];
   float* q = context.scratch->take<float>(tokens * heads * head_dim);
   float* weight = context.scratch->take<float>(tokens * heads);
-  float* keys = context.scratch->take<float>(context.num_threads() * head_dim);
+  float* keys = context.scratch->take<float>(context.num_threads() * 4 * head_dim);
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t i = 0; i < heads * head_dim; ++i) q[t * heads * head_dim + i] = to_float(p.q.row(t)[i]);
     for (int64_t h = 0; h < heads; ++h) weight[t * heads + h] = round_to_bf16(to_float(p.weight(t, h)) * p.weight_scale);
@@ -58,7 +58,7 @@ void index_scores(const ExecutionContext& context, const IndexScoresParams& p, c
   const int64_t runs = p.candidates.data ? ceil_div(p.candidates.size[1], blocks_per_run) : ceil_div(most, kRun);
   for_each_item(context, tokens * runs, static_cast<double>(tokens * most * heads * head_dim), [&](int64_t item, int worker) {
     const int64_t t = item / runs, i = item % runs;
-    const Run run{p, kernels, q + t * heads * head_dim, weight + t * heads, keys + worker * head_dim, t};
+    const Run run{p, kernels, q + t * heads * head_dim, weight + t * heads, keys + worker * 4 * head_dim, t};
     if (p.candidates.data) score_candidates(run, i * blocks_per_run, std::min((i + 1) * blocks_per_run, p.candidates.size[1]));
     else score_entries(run, i * kRun, std::min<int64_t>((i + 1) * kRun, p.num_visible(t)), p.scores.row(t) + i * kRun);
   });

@@ -15,6 +15,7 @@ struct V16Pair { V16 first, second; };
 constexpr int kGemvRows = 4;               // weight rows walked together
 constexpr int kPanelX = 2, kPanelW = 2;    // register tile of the panel product: eight accumulators
 constexpr int kAccumulateHeads = 2;         // heads of the probability-value tile, by two V16
+constexpr int kIndexHeads = 1;              // heads by four keys of the index scores
 
 inline V16 zero16() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline V16 set16(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -152,6 +153,17 @@ inline float fold(V16 a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+// The folds of four sums, each in the order of fold().
+inline __m256 fold_pair(V16 a, V16 b) {
+  const __m256 x = _mm256_add_ps(a.lo, a.hi), y = _mm256_add_ps(b.lo, b.hi);
+  return _mm256_add_ps(_mm256_permute2f128_ps(x, y, 0x20), _mm256_permute2f128_ps(x, y, 0x31));  // a, b, four each
+}
+inline __m128 fold4(V16 a, V16 b, V16 c, V16 d) {
+  const __m256d ab = _mm256_castps_pd(fold_pair(a, b)), cd = _mm256_castps_pd(fold_pair(c, d));
+  const __m256 two = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd)), _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)));  // a a c c | b b d d
+  const __m256 one = _mm256_hadd_ps(two, two);                                                                                  // a c a c | b d b d
+  return _mm_unpacklo_ps(_mm256_castps256_ps128(one), _mm256_extractf128_ps(one, 1));
 }
 inline float first_lane(V16 a) { return _mm256_cvtss_f32(a.lo); }
 inline float largest(V16 a) {

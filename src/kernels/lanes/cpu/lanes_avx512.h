@@ -15,6 +15,7 @@ struct V16Pair { V16 first, second; };
 constexpr int kGemvRows = 8;               // weight rows walked together
 constexpr int kPanelX = 3, kPanelW = 8;    // register tile of the panel product: 24 accumulators
 constexpr int kAccumulateHeads = 8;         // heads of the probability-value tile, by two V16
+constexpr int kIndexHeads = 4;              // heads by four keys of the index scores
 
 inline V16 zero16() { return {_mm512_setzero_ps()}; }
 inline V16 set16(float x) { return {_mm512_set1_ps(x)}; }
@@ -113,6 +114,15 @@ inline float fold(V16 a) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+// The folds of four sums, each in the order of fold().
+inline __m128 fold4(V16 a, V16 b, V16 c, V16 d) {
+  const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a.v, b.v, 0x44), _mm512_shuffle_f32x4(a.v, b.v, 0xEE));  // a0-7 b0-7
+  const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c.v, d.v, 0x44), _mm512_shuffle_f32x4(c.v, d.v, 0xEE));
+  __m512 all = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));            // a b c d, four each
+  all = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4E));
+  all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xB1));
+  return _mm512_castps512_ps128(_mm512_permutexvar_ps(_mm512_castsi128_si512(_mm_setr_epi32(0, 4, 8, 12)), all));
 }
 inline float first_lane(V16 a) { return _mm512_cvtss_f32(a.v); }
 inline float largest(V16 a) { return _mm512_reduce_max_ps(a.v); }
