@@ -12,7 +12,8 @@ namespace {
 
 struct V16 { __m256 lo, hi; };
 struct V16Pair { V16 first, second; };
-constexpr int kGemvRows = 4;               // weight rows walked together
+constexpr int kGemvRows = 4;               // weight rows walked together for one activation row
+constexpr int kFewRows = 2, kFewX = 2;     // weight rows by activation rows walked together for a few
 constexpr int kPanelX = 2, kPanelW = 2;    // register tile of the panel product: eight accumulators
 constexpr int kAccumulateHeads = 2;         // heads of the probability-value tile, by two V16
 constexpr int kIndexHeads = 1;              // heads by four keys of the index scores

@@ -12,7 +12,8 @@ namespace {
 
 struct V16 { __m512 v; };
 struct V16Pair { V16 first, second; };
-constexpr int kGemvRows = 8;               // weight rows walked together
+constexpr int kGemvRows = 8;               // weight rows walked together for one activation row
+constexpr int kFewRows = 4, kFewX = 4;     // weight rows by activation rows walked together for a few
 constexpr int kPanelX = 3, kPanelW = 8;    // register tile of the panel product: 24 accumulators
 constexpr int kAccumulateHeads = 8;         // heads of the probability-value tile, by two V16
 constexpr int kIndexHeads = 4;              // heads by four keys of the index scores

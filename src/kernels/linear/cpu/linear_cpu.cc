@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The CPU rows of the linear op. The work is cut into tiles of 32 outputs (one scale row of an Fp8Matrix) by up to 96
-// activation rows. One row walks the packed weights directly; more rows share a panel of unpacked weights.
+// activation rows. A few rows walk the packed weights directly; more rows share a panel of unpacked weights.
 #include <algorithm>
 
 #include "kernels/linear/cpu/linear_kernels.h"
@@ -10,6 +10,7 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kTileOut = 32, kTileRows = 96, kPanelOut = 8;
+constexpr int64_t kFewRowsMost = 8;  // at most kPanelOut: their folded activations take the panel's place
 
 const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }
 
@@ -33,15 +34,18 @@ Tile tile_of(const Plan& plan, int64_t item) {
   return {group, group * plan.group_out + begin, std::min(kTileOut, plan.group_out - begin), row_begin, std::min(kTileRows, plan.rows - row_begin)};
 }
 
-void multiply_row(const Plan& plan, const Tile& tile, const float* x, float* folded, float* y) {
+// A few rows, straight from the packed weights. An Fp8Matrix's scales are the same for the 32 outputs of a tile, so they are
+// folded into the activation; the other formats take it as it is.
+void multiply_few(const Plan& plan, const Tile& tile, const float* x, float* folded, float* y) {
   const LinearKernels& k = plan.kernels;
+  FewRows rows{x, plan.stride * plan.p.num_groups, tile.row_size};
   if (const auto* fp8 = std::get_if<Fp8Matrix>(&plan.p.weight)) {
-    k.fold_scales(x, plan.in, fp8->row_scales(tile.out_begin), folded);
-    k.fp8_row(fp8->row(tile.out_begin), plan.in, folded, tile.out_size, y);
+    for (int64_t m = 0; m < rows.size; ++m) k.fold_scales(x + m * rows.stride, plan.in, fp8->row_scales(tile.out_begin), folded + m * plan.stride);
+    k.fp8_rows(fp8->row(tile.out_begin), plan.in, {folded, plan.stride, rows.size}, tile.out_size, y, kTileOut);
   } else if (const auto* fp4 = std::get_if<Fp4Matrix>(&plan.p.weight)) {
-    k.fp4_row(fp4->row(tile.out_begin), fp4->row_scales(tile.out_begin), plan.in, x, tile.out_size, y);
+    k.fp4_rows(fp4->row(tile.out_begin), fp4->row_scales(tile.out_begin), plan.in, rows, tile.out_size, y, kTileOut);
   } else {
-    k.bf16_row(words(std::get<Bf16Matrix>(plan.p.weight).row(tile.out_begin)), plan.in, x, tile.out_size, y);
+    k.bf16_rows(words(std::get<Bf16Matrix>(plan.p.weight).row(tile.out_begin)), plan.in, rows, tile.out_size, y, kTileOut);
   }
 }
 
@@ -72,8 +76,8 @@ void run_tile(const Plan& plan, int64_t item, int worker) {
   float* y = panel + kPanelOut * plan.stride;
   const int64_t x_stride = plan.stride * plan.p.num_groups;
   const float* x = plan.x + tile.row_begin * x_stride + tile.group * plan.stride;
-  if (tile.row_size == 1) {
-    multiply_row(plan, tile, x, panel, y);
+  if (tile.row_size <= kFewRowsMost) {
+    multiply_few(plan, tile, x, panel, y);
   } else {
     for (int64_t o = 0; o < tile.out_size; o += kPanelOut) {
       const int64_t size = std::min(kPanelOut, tile.out_size - o);

@@ -7,15 +7,20 @@
 
 namespace deepinfer {
 
+struct FewRows {
+  const float* data;
+  int64_t stride, size;
+};
+
 struct LinearKernels {
   // bf16 row -> padded fp32 row; with round also through e4m3 with a power-of-two scale per 32 columns.
   void (*prepare_row)(const uint16_t* x, int64_t in, bool round, float* out);
   // out[k] = x[k] * scale of block k/32 * 2^8: an activation that has the weights' scale folded in.
   void (*fold_scales)(const float* x, int64_t in, const uint8_t* scales, float* out);
-  // y[o] = dot(row o, x) for one activation row.
-  void (*fp8_row)(const uint8_t* codes, int64_t in, const float* folded_x, int64_t num_out, float* y);
-  void (*fp4_row)(const uint8_t* codes, const uint8_t* scales, int64_t in, const float* x, int64_t num_out, float* y);
-  void (*bf16_row)(const uint16_t* values, int64_t in, const float* x, int64_t num_out, float* y);
+  // y[m * y_stride + o] = dot(weight row o, x row m) for a few activation rows, straight from the packed weights.
+  void (*fp8_rows)(const uint8_t* codes, int64_t in, const FewRows& folded_x, int64_t num_out, float* y, int64_t y_stride);
+  void (*fp4_rows)(const uint8_t* codes, const uint8_t* scales, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride);
+  void (*bf16_rows)(const uint16_t* values, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride);
   // num_out weight rows as padded fp32 rows.
   void (*unpack_fp8)(const uint8_t* codes, const uint8_t* scales, int64_t in, int64_t num_out, float* out);
   void (*unpack_fp4)(const uint8_t* codes, const uint8_t* scales, int64_t in, int64_t num_out, float* out);

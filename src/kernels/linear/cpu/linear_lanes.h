@@ -51,75 +51,84 @@ void fold_scales(const float* x, int64_t in, const uint8_t* scales, float* out) 
   }
 }
 
-template <int kRows>
-void fp8_rows(const uint8_t* codes, int64_t in, const float* x, float* y) {
-  V16 acc[kRows];
-#pragma GCC unroll 8
-  for (V16& a : acc) a = zero16();
+// Weights in their packed forms: 32 values of row r from column k, or the last few.
+struct Fp8Source {
+  const uint8_t* codes;
+  int64_t in;
+  V16Pair load(int r, int64_t k) const { return load_e4m3(codes + r * in + k); }
+  V16Pair load_last(int r, int64_t k) const { return load_some_e4m3(codes + r * in + k, in - k); }
+};
+struct Fp4Source {
+  const uint8_t *codes, *scales;
+  int64_t in;
+  V16Pair load(int r, int64_t k) const { return load_e2m1(codes + (r * in + k) / 2, e8m0(scales[(r * in + k) / 32])); }
+  V16Pair load_last(int, int64_t) const { return {zero16(), zero16()}; }  // `in` is a multiple of 32
+};
+struct Bf16Source {
+  const uint16_t* values;
+  int64_t in;
+  V16Pair load(int r, int64_t k) const { return {load_bf16(values + r * in + k), load_bf16(values + r * in + k + 16)}; }
+  V16Pair load_last(int r, int64_t k) const {
+    const int64_t rest = in - k;
+    return {load_some_bf16(values + r * in + k, rest < 16 ? rest : 16), rest > 16 ? load_some_bf16(values + r * in + k + 16, rest - 16) : zero16()};
+  }
+};
+
+template <int kRows, int kX, typename Source>
+void walk(const Source& source, const float* x, int64_t x_stride, float* y, int64_t y_stride) {
+  V16 acc[kX][kRows];
+  for (auto& row : acc)
+    for (V16& a : row) a = zero16();
   int64_t k = 0;
-  for (; k + 32 <= in; k += 32) {
-    const V16 x0 = load16(x + k), x1 = load16(x + k + 16);
+  for (; k + 32 <= source.in; k += 32) {
+    V16 x0[kX], x1[kX];
+#pragma GCC unroll 8
+    for (int m = 0; m < kX; ++m) {
+      x0[m] = load16(x + m * x_stride + k);
+      x1[m] = load16(x + m * x_stride + k + 16);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const V16Pair w = load_e4m3(codes + r * in + k);
-      acc[r] = add_exact_product(add_exact_product(acc[r], w.first, x0), w.second, x1);
+      const V16Pair w = source.load(r, k);
+#pragma GCC unroll 8
+      for (int m = 0; m < kX; ++m) acc[m][r] = add_exact_product(add_exact_product(acc[m][r], w.first, x0[m]), w.second, x1[m]);
     }
   }
-  for (int r = 0; r < kRows && k < in; ++r) {
-    const V16Pair w = load_some_e4m3(codes + r * in + k, in - k);
-    acc[r] = add_exact_product(add_exact_product(acc[r], w.first, load16(x + k)), w.second, load16(x + k + 16));
+  for (int r = 0; r < kRows && k < source.in; ++r) {
+    const V16Pair w = source.load_last(r, k);
+    for (int m = 0; m < kX; ++m)
+      acc[m][r] = add_exact_product(add_exact_product(acc[m][r], w.first, load16(x + m * x_stride + k)), w.second, load16(x + m * x_stride + k + 16));
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) y[r] = fold(acc[r]);
+  for (int m = 0; m < kX; ++m)
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) y[m * y_stride + r] = fold(acc[m][r]);
 }
 
-template <int kRows>
-void fp4_rows(const uint8_t* codes, const uint8_t* scales, int64_t in, const float* x, float* y) {
-  V16 acc[kRows];
-#pragma GCC unroll 8
-  for (V16& a : acc) a = zero16();
-  for (int64_t k = 0; k < in; k += 32) {
-    const V16 x0 = load16(x + k), x1 = load16(x + k + 16);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const V16Pair w = load_e2m1(codes + (r * in + k) / 2, e8m0(scales[(r * in + k) / 32]));
-      acc[r] = add_exact_product(add_exact_product(acc[r], w.first, x0), w.second, x1);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) y[r] = fold(acc[r]);
+// rows(o) gives the weights from output o on.
+template <int kRows, int kX, typename Rows>
+void walk_outputs(const Rows& rows, const float* x, int64_t x_stride, int64_t num_out, float* y, int64_t y_stride) {
+  int64_t o = 0;
+  for (; o + kRows <= num_out; o += kRows) walk<kRows, kX>(rows(o), x, x_stride, y + o, y_stride);
+  for (; o < num_out; ++o) walk<1, kX>(rows(o), x, x_stride, y + o, y_stride);
 }
 
-template <int kRows>
-void bf16_rows(const uint16_t* values, int64_t in, const float* x, float* y) {
-  V16 acc[kRows];
-#pragma GCC unroll 8
-  for (V16& a : acc) a = zero16();
-  int64_t k = 0;
-  for (; k + 16 <= in; k += 16) {
-    const V16 x0 = load16(x + k);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) acc[r] = add_exact_product(acc[r], load_bf16(values + r * in + k), x0);
-  }
-  for (int r = 0; r < kRows && k < in; ++r) acc[r] = add_exact_product(acc[r], load_some_bf16(values + r * in + k, in - k), load16(x + k));
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) y[r] = fold(acc[r]);
+template <typename Rows>
+void walk_few(const Rows& rows, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
+  int64_t m = 0;
+  for (; m + kFewX <= x.size; m += kFewX) walk_outputs<kFewRows, kFewX>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
+  for (; kFewX > 2 && m + 2 <= x.size; m += 2) walk_outputs<kFewRows, 2>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
+  for (; m < x.size; ++m) walk_outputs<kGemvRows, 1>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
 }
 
-void fp8_row(const uint8_t* codes, int64_t in, const float* x, int64_t num_out, float* y) {
-  int64_t o = 0;
-  for (; o + kGemvRows <= num_out; o += kGemvRows) fp8_rows<kGemvRows>(codes + o * in, in, x, y + o);
-  for (; o < num_out; ++o) fp8_rows<1>(codes + o * in, in, x, y + o);
+void fp8_rows(const uint8_t* codes, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
+  walk_few([=](int64_t o) { return Fp8Source{codes + o * in, in}; }, x, num_out, y, y_stride);
 }
-void fp4_row(const uint8_t* codes, const uint8_t* scales, int64_t in, const float* x, int64_t num_out, float* y) {
-  int64_t o = 0;
-  for (; o + kGemvRows <= num_out; o += kGemvRows) fp4_rows<kGemvRows>(codes + o * in / 2, scales + o * in / 32, in, x, y + o);
-  for (; o < num_out; ++o) fp4_rows<1>(codes + o * in / 2, scales + o * in / 32, in, x, y + o);
+void fp4_rows(const uint8_t* codes, const uint8_t* scales, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
+  walk_few([=](int64_t o) { return Fp4Source{codes + o * in / 2, scales + o * in / 32, in}; }, x, num_out, y, y_stride);
 }
-void bf16_row(const uint16_t* values, int64_t in, const float* x, int64_t num_out, float* y) {
-  int64_t o = 0;
-  for (; o + kGemvRows <= num_out; o += kGemvRows) bf16_rows<kGemvRows>(values + o * in, in, x, y + o);
-  for (; o < num_out; ++o) bf16_rows<1>(values + o * in, in, x, y + o);
+void bf16_rows(const uint16_t* values, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
+  walk_few([=](int64_t o) { return Bf16Source{values + o * in, in}; }, x, num_out, y, y_stride);
 }
 
 void unpack_fp8(const uint8_t* codes, const uint8_t* scales, int64_t in, int64_t num_out, float* out) {
@@ -143,7 +152,7 @@ void unpack_bf16(const uint16_t* values, int64_t in, int64_t num_out, float* out
   for (int64_t o = 0; o < num_out; ++o) prepare_row(values + o * in, in, false, out + o * padded(in));
 }
 
-constexpr LinearKernels kLinearKernels = {prepare_row, fold_scales, fp8_row, fp4_row, bf16_row, unpack_fp8, unpack_fp4, unpack_bf16, panel};
+constexpr LinearKernels kLinearKernels = {prepare_row, fold_scales, fp8_rows, fp4_rows, bf16_rows, unpack_fp8, unpack_fp4, unpack_bf16, panel};
 
 }  // namespace
 }  // namespace deepinfer
