@@ -34,7 +34,7 @@ void fill_sample_rows(State& state, const TokenMasks* masks) {
 void append_logprobs(const SampledToken& token, SequenceOutput& output) {
   TokenLogprobs logprobs{.logprob = token.logprob};
   for (int32_t i = 0; i < token.num_top_logprobs; ++i) {
-    const TokenLogprob& top = token.top_logprobs[static_cast<size_t>(i)];
+    const LikelyToken& top = token.top_logprobs[static_cast<size_t>(i)];
     logprobs.likeliest.emplace_back(top.id, top.logprob);
   }
   output.logprobs.push_back(std::move(logprobs));

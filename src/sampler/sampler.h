@@ -31,10 +31,10 @@ struct SampleRow {
   std::span<const uint32_t> mask;  // a row of TokenMasks; empty = everything allowed
 };
 
-struct TokenLogprob {
+struct LikelyToken {
   TokenId id = 0;
   float logprob = 0;
-  bool operator==(const TokenLogprob&) const = default;
+  bool operator==(const LikelyToken&) const = default;
 };
 
 struct SampledToken {
@@ -42,7 +42,7 @@ struct SampledToken {
   SampleError error = SampleError::kNone;  // if set, id and logprobs mean nothing
   float logprob = 0;                       // of id; only if params.top_logprobs
   int32_t num_top_logprobs = 0;
-  std::array<TokenLogprob, kTopLogprobsMax> top_logprobs{};  // by logprob, then id
+  std::array<LikelyToken, kTopLogprobsMax> top_logprobs{};  // by logprob, then id
 };
 
 class Sampler {

@@ -95,7 +95,7 @@ TEST(Sampler, PenaltiesFollowTheirFormulas) {
   for (const float w : want) sum += std::exp(double{w});
   ASSERT_EQ(out.num_top_logprobs, 4);
   EXPECT_EQ(out.id, 3);
-  for (const TokenLogprob& top : out.top_logprobs)
+  for (const LikelyToken& top : out.top_logprobs)
     if (&top < out.top_logprobs.data() + 4) {
       EXPECT_NEAR(top.logprob, double{want[top.id]} - std::log(sum), 1e-6) << top.id;
     }
