@@ -30,7 +30,7 @@ void AddedTokens::split_with(const Matcher& matcher, std::string_view text, std:
   size_t begin = 0;
   for (size_t at = 0; matcher.trie && at < text.size();) {
     const Symbol found =
-        matcher.starts[static_cast<uint8_t>(text[at])] ? matcher.trie->longest(text.substr(at)) : kNoSymbol;
+        matcher.starts[static_cast<uint8_t>(text[at])] ? matcher.trie->longest(text.substr(at)).symbol : kNoSymbol;
     if (found == kNoSymbol) {
       ++at;
       continue;

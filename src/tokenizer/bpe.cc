@@ -130,32 +130,32 @@ bool Bpe::encode_from_left(std::string_view piece, BpeScratch& scratch) const {
   std::vector<Symbol>& chosen = scratch.symbols_;
   std::vector<uint64_t>& given_up = scratch.given_up_;
   chosen.clear();
-  Symbol candidate = trie_->longest(piece);
-  if (trie_->num_bytes(candidate) == piece.size()) {
-    chosen.push_back(candidate);
+  TokenTrie::Match match = trie_->longest(piece);
+  if (match.num_bytes == piece.size()) {
+    chosen.push_back(match.symbol);
     return true;
   }
   given_up.assign(piece.size() / 64 + 1, 0);
   size_t tries = kTriesPerByte * piece.size() + 64;
   size_t at = 0;
   for (;;) {
-    size_t end = at;
-    for (; candidate != kNoSymbol; candidate = trie_->prefix(candidate)) {
+    while (match.symbol != kNoSymbol) {
       if (tries-- == 0) return false;
-      end = at + trie_->num_bytes(candidate);
-      if ((given_up[end / 64] >> (end % 64) & 1) != 0) continue;
-      if (chosen.empty() || can_neighbour(chosen.back(), candidate)) break;
+      const size_t end = at + match.num_bytes;
+      const bool is_open = (given_up[end / 64] >> (end % 64) & 1) == 0;
+      if (is_open && (chosen.empty() || can_neighbour(chosen.back(), match.symbol))) break;
+      match = trie_->shorter(match.symbol);
     }
-    if (candidate != kNoSymbol) {
-      chosen.push_back(candidate);
-      at = end;
+    if (match.symbol != kNoSymbol) {
+      chosen.push_back(match.symbol);
+      at += match.num_bytes;
       if (at == piece.size()) return true;
-      candidate = trie_->longest(piece.substr(at));
+      match = trie_->longest(piece.substr(at));
     } else {
       if (chosen.empty()) return false;
       given_up[at / 64] |= uint64_t{1} << (at % 64);
       at -= trie_->num_bytes(chosen.back());
-      candidate = trie_->prefix(chosen.back());
+      match = trie_->shorter(chosen.back());
       chosen.pop_back();
     }
   }

@@ -7,11 +7,11 @@ namespace deepinfer {
 
 MergeTable::MergeTable(std::vector<Merge> merges) : merges_(std::move(merges)) {
   const size_t num_slots = std::bit_ceil(2 * merges_.size() + 2);
-  const size_t num_bits = std::bit_ceil(8 * merges_.size() + 64);
+  const size_t num_words = std::bit_ceil(merges_.size() / 4 + 2);
   slots_.assign(num_slots, kFree);
-  filter_.assign(num_bits / 64, 0);
+  filter_.assign(num_words, 0);
   slot_shift_ = 64 - std::countr_zero(num_slots);
-  filter_shift_ = 64 - std::countr_zero(num_bits);
+  filter_shift_ = 64 - std::countr_zero(num_words);
   slot_mask_ = num_slots - 1;
   for (size_t rank = 0; rank < merges_.size(); ++rank) {
     const Merge& merge = merges_[rank];
@@ -22,7 +22,7 @@ MergeTable::MergeTable(std::vector<Merge> merges) : merges_(std::move(merges)) {
     uint64_t slot = hash >> slot_shift_;
     while (slots_[slot] != kFree) slot = (slot + 1) & slot_mask_;
     slots_[slot] = pair << 21 | rank;
-    filter_[(hash >> filter_shift_) / 64] |= uint64_t{1} << ((hash >> filter_shift_) % 64);
+    filter_[hash >> filter_shift_] |= filter_bits(hash);
   }
 }
 

@@ -30,8 +30,7 @@ class TokenTrie::Builder {
       const Symbol own = has_token ? sorted_[node.begin].symbol : kNoSymbol;
       const uint32_t base = add_node(node.begin + has_token, node.end, node.depth, has_token ? own : node.prefix);
       Cell& cell = trie_.cells_[node.cell];
-      cell.base = base;
-      cell.tag = (cell.tag & ~kSymbolMask) | (has_token ? own : kSymbolMask);
+      cell = {base, (cell.tag >> kByteShift << kByteShift) | (has_token ? own : kSymbolMask)};
     }
     fill_free_cells();
   }
@@ -51,6 +50,7 @@ class TokenTrie::Builder {
     int num_refusals = 0;
   };
   static constexpr int kRefusalsMax = 8;
+  static constexpr size_t kBytesLeftMax = 255;  // what a cell can count
 
   static uint64_t head_of(std::string_view bytes) {
     uint64_t head = 0;
@@ -72,10 +72,9 @@ class TokenTrie::Builder {
     for (const Child& child : children_) {
       const uint32_t at = base ^ child.byte;
       Cell& cell = trie_.cells_[at];
-      cell.base = 0;
       const Symbol symbol = sorted_[child.begin].symbol;
-      cell.tag = static_cast<uint32_t>(child.byte) << kSymbolBits | symbol;
-      if (child.end - child.begin == 1) trie_.prefixes_[symbol] = prefix;
+      cell = single(child.byte, symbol, depth + 1);
+      if (child.end - child.begin == 1 && tokens_[symbol].size() - depth - 1 <= kBytesLeftMax) trie_.prefixes_[symbol] = prefix;
       else push(child, depth + 1, prefix, at);
     }
     return base;
@@ -85,6 +84,14 @@ class TokenTrie::Builder {
     uint8_t byte;
     size_t begin, end;
   };
+
+  Cell single(uint8_t byte, Symbol symbol, size_t depth) const {
+    const std::string_view left = tokens_[symbol].substr(depth);
+    uint32_t packed = static_cast<uint32_t>(left.size()) << kByteShift;
+    for (size_t i = 0; left.size() <= kInlineBytes && i < left.size(); ++i)
+      packed |= static_cast<uint32_t>(static_cast<uint8_t>(left[i])) << (8 * i);
+    return {packed, static_cast<uint32_t>(byte) << kByteShift | kSingle | symbol};
+  }
 
   void push(const Child& child, size_t depth, Symbol prefix, uint32_t cell) {
     const Symbol first = sorted_[child.begin].symbol;
@@ -108,8 +115,6 @@ class TokenTrie::Builder {
     blocks_.emplace_back();
     trie_.cells_.resize(blocks_.size() * 256, {0, 0});
     open_.push_back(blocks_.size() - 1);
-    // Base 0 means "no node" in a cell.
-    if (blocks_.size() == 1) blocks_[0].bases.set(0);
     return take(blocks_.size() - 1, free_base(blocks_.back()));
   }
 
@@ -137,10 +142,10 @@ class TokenTrie::Builder {
   void fill_free_cells() {
     for (size_t b = 0; b < blocks_.size(); ++b) {
       int unused = 0;
-      while (unused < 256 && blocks_[b].bases[unused] && !(b == 0 && unused == 0)) ++unused;
+      while (unused < 256 && blocks_[b].bases[unused]) ++unused;
       for (int low = 0; low < 256; ++low)
         if (!blocks_[b].cells[low])
-          trie_.cells_[b * 256 + low] = {0, static_cast<uint32_t>(low ^ unused) << kSymbolBits | kSymbolMask};
+          trie_.cells_[b * 256 + low] = {0, static_cast<uint32_t>(low ^ unused) << kByteShift | kSymbolMask};
     }
   }
 

@@ -15,44 +15,62 @@ namespace deepinfer {
 
 class TokenTrie {
  public:
-  // tokens[symbol] is the byte string of a symbol, empty = not in the trie. The views must stay valid.
+  // tokens[symbol] is the byte string of a symbol, empty = not in the trie. The views must stay valid. Preconditions: tokens
+  // are distinct, symbols below 2^23 - 1.
   explicit TokenTrie(std::vector<std::string_view> tokens);
 
-  // The longest token that `text` begins with; kNoSymbol when there is none.
-  Symbol longest(std::string_view text) const {
-    Symbol best = kNoSymbol;
+  struct Match {
+    Symbol symbol = kNoSymbol;  // kNoSymbol: no token
+    size_t num_bytes = 0;
+  };
+  // The longest token that `text` begins with.
+  Match longest(std::string_view text) const {
+    Match best;
     uint32_t base = root_;
-    for (size_t depth = 0; depth < text.size(); ++depth) {
+    for (size_t depth = 0; depth < text.size();) {
       const uint8_t byte = static_cast<uint8_t>(text[depth]);
       const Cell cell = cells_[base ^ byte];
-      if (cell.tag >> kSymbolBits != byte) return best;
+      if (cell.tag >> kByteShift != byte) return best;
+      ++depth;
       const Symbol symbol = cell.tag & kSymbolMask;
-      if (cell.base == 0) return ends_with(symbol, text, depth + 1) ? symbol : best;
-      if (symbol != kSymbolMask) best = symbol;
+      if ((cell.tag & kSingle) != 0) {
+        const size_t num_left = cell.base >> kByteShift;
+        return continues(cell, symbol, text, depth) ? Match{symbol, depth + num_left} : best;
+      }
+      if (symbol != kSymbolMask) best = {symbol, depth};
       base = cell.base;
     }
     return best;
   }
   size_t num_bytes(Symbol symbol) const { return tokens_[symbol].size(); }
-  // The longest proper prefix of the token that is itself a token; kNoSymbol when there is none.
-  Symbol prefix(Symbol symbol) const { return prefixes_[symbol]; }
+  // The longest token that is a proper prefix of `symbol`.
+  Match shorter(Symbol symbol) const {
+    const Symbol prefix = prefixes_[symbol];
+    return prefix == kNoSymbol ? Match{} : Match{prefix, tokens_[prefix].size()};
+  }
   size_t num_cells() const { return cells_.size(); }
 
  private:
-  static constexpr int kSymbolBits = 24;
-  static constexpr uint32_t kSymbolMask = (1u << kSymbolBits) - 1;
-  // cells_[base ^ byte] of a node: the branch for that byte when the upper bits of its tag are the byte. A base belongs
-  // to one node only, so the byte is all there is to check.
+  static constexpr int kByteShift = 24;
+  static constexpr uint32_t kSingle = 1u << 23;
+  static constexpr uint32_t kSymbolMask = kSingle - 1;
+  static constexpr size_t kInlineBytes = 3;
+  // cells_[base ^ byte] of a node: the branch for that byte when the upper bits of its tag are the byte. A base belongs to
+  // one node only, so the byte is all there is to check.
   struct Cell {
-    uint32_t base;  // of the node behind the branch; 0 = a single token, whose remaining bytes are compared
-    uint32_t tag;   // byte, then the token that ends here (or the single token); kSymbolMask = none
+    uint32_t base;  // of the node behind the branch; kSingle: number of bytes left (upper byte), the bytes if they are three at most
+    uint32_t tag;   // byte, kSingle when one token is all there is, token that ends here; kSymbolMask = none
   };
   class Builder;
 
-  bool ends_with(Symbol symbol, std::string_view text, size_t matched) const {
-    const std::string_view token = tokens_[symbol];
-    return token.size() <= text.size() &&
-           std::memcmp(token.data() + matched, text.data() + matched, token.size() - matched) == 0;
+  // Whether the rest of a single token follows at `at`. Touches nothing but the cell and the text for up to three bytes.
+  bool continues(Cell cell, Symbol symbol, std::string_view text, size_t at) const {
+    const size_t num_left = cell.base >> kByteShift;
+    if (text.size() - at < num_left) return false;
+    if (num_left > kInlineBytes) return std::memcmp(tokens_[symbol].data() + at, text.data() + at, num_left) == 0;
+    for (size_t i = 0; i < num_left; ++i)
+      if (static_cast<uint8_t>(text[at + i]) != ((cell.base >> (8 * i)) & 0xFF)) return false;
+    return true;
   }
 
   std::vector<std::string_view> tokens_;
