@@ -92,7 +92,9 @@ class ResponsesEncoder : public ResponseEncoder {
   }
   // Ends an event of the open item.
   void close_item_event(WireEvents& out) {
-    out.bytes += ",\"item_id\":\"" + item_id_ + "\"";
+    out.bytes += ",\"item_id\":\"";
+    out.bytes += item_id_;
+    out.bytes += '"';
     append_member(out.bytes, "output_index", output_idx_);
     close_event(out);
   }
