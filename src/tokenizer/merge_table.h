@@ -47,7 +47,9 @@ class MergeTable {
   static constexpr uint64_t kFree = ~uint64_t{0};
 
   // Two bits of one word, so that asking costs one load. About 16 bits a merge let one absent pair in seventy through.
-  static uint64_t filter_bits(uint64_t hash) { return uint64_t{1} << (hash >> 34 & 63) | uint64_t{1} << (hash >> 40 & 63); }
+  static uint64_t filter_bits(uint64_t hash) {
+    return uint64_t{1} << (hash >> 34 & 63) | uint64_t{1} << (hash >> 40 & 63);
+  }
 
   std::vector<Merge> merges_;
   std::vector<uint64_t> slots_;  // left, right, rank: 21 bits each; open addressing, half full at most

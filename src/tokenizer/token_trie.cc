@@ -74,7 +74,8 @@ class TokenTrie::Builder {
       Cell& cell = trie_.cells_[at];
       const Symbol symbol = sorted_[child.begin].symbol;
       cell = single(child.byte, symbol, depth + 1);
-      if (child.end - child.begin == 1 && tokens_[symbol].size() - depth - 1 <= kBytesLeftMax) trie_.prefixes_[symbol] = prefix;
+      if (child.end - child.begin == 1 && tokens_[symbol].size() - depth - 1 <= kBytesLeftMax)
+        trie_.prefixes_[symbol] = prefix;
       else push(child, depth + 1, prefix, at);
     }
     return base;

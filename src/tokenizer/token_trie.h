@@ -15,8 +15,8 @@ namespace deepinfer {
 
 class TokenTrie {
  public:
-  // tokens[symbol] is the byte string of a symbol, empty = not in the trie. The views must stay valid. Preconditions: tokens
-  // are distinct, symbols below 2^23 - 1.
+  // tokens[symbol] is the byte string of a symbol, empty = not in the trie. The views must stay valid. Preconditions:
+  // tokens are distinct, symbols below 2^23 - 1.
   explicit TokenTrie(std::vector<std::string_view> tokens);
 
   struct Match {
@@ -55,15 +55,17 @@ class TokenTrie {
   static constexpr uint32_t kSingle = 1u << 23;
   static constexpr uint32_t kSymbolMask = kSingle - 1;
   static constexpr size_t kInlineBytes = 3;
-  // cells_[base ^ byte] of a node: the branch for that byte when the upper bits of its tag are the byte. A base belongs to
-  // one node only, so the byte is all there is to check.
+  // cells_[base ^ byte] of a node: the branch for that byte when the upper bits of its tag are the byte. A base belongs
+  // to one node only, so the byte is all there is to check.
   struct Cell {
-    uint32_t base;  // of the node behind the branch; kSingle: number of bytes left (upper byte), the bytes if they are three at most
+    uint32_t base;  // of the node behind the branch; kSingle: number of bytes left (upper byte), the bytes if they are
+                    // three at most
     uint32_t tag;   // byte, kSingle when one token is all there is, token that ends here; kSymbolMask = none
   };
   class Builder;
 
-  // Whether the rest of a single token follows at `at`. Touches nothing but the cell and the text for up to three bytes.
+  // Whether the rest of a single token follows at `at`. Touches nothing but the cell and the text for up to three
+  // bytes.
   bool continues(Cell cell, Symbol symbol, std::string_view text, size_t at) const {
     const size_t num_left = cell.base >> kByteShift;
     if (text.size() - at < num_left) return false;

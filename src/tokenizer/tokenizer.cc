@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 
 #include "base/file.h"
@@ -19,15 +20,19 @@
 namespace deepinfer {
 namespace {
 
-// Lent to one encoding call at a time, so their number is that of the threads that ever encoded at once.
+// Lent to one encoding call at a time, so their number is that of the threads that ever encoded at once. A thread gets
+// the one it used last where it can: the memory is in its cache.
 class ScratchPool {
  public:
   std::unique_ptr<BpeScratch> take() {
     {
       const std::lock_guard lock(mutex_);
       if (!idle_.empty()) {
-        std::unique_ptr<BpeScratch> scratch = std::move(idle_.back());
-        idle_.pop_back();
+        auto chosen = std::find_if(idle_.begin(), idle_.end(),
+                                   [](const Idle& idle) { return idle.user == std::this_thread::get_id(); });
+        if (chosen == idle_.end()) --chosen;
+        std::unique_ptr<BpeScratch> scratch = std::move(chosen->scratch);
+        idle_.erase(chosen);
         return scratch;
       }
     }
@@ -37,12 +42,16 @@ class ScratchPool {
     static constexpr size_t kKeptBytesMax = size_t{2} << 20;  // one huge piece must not hold its memory for ever
     if (scratch->num_bytes() > kKeptBytesMax) return;
     const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(scratch));
+    idle_.push_back({std::this_thread::get_id(), std::move(scratch)});
   }
 
  private:
+  struct Idle {
+    std::thread::id user;
+    std::unique_ptr<BpeScratch> scratch;
+  };
   std::mutex mutex_;
-  std::vector<std::unique_ptr<BpeScratch>> idle_;
+  std::vector<Idle> idle_;
 };
 
 constexpr size_t kParallelBytesMin = 32 << 10;  // below, waking a thread costs more than it saves

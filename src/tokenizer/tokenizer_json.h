@@ -30,8 +30,8 @@ struct TokenizerFile {
 
 struct TokenizerLimits {
   size_t bytes_max = size_t{256} << 20;
-  int64_t ids_max = int64_t{1} << 20;  // every id is below it
-  size_t token_bytes_max = 4096;       // of one token
+  int64_t ids_max = (int64_t{1} << 20) - 256;  // every id is below it, and so is the number of merges
+  size_t token_bytes_max = 4096;               // of one token
 };
 
 // Errors: invalid_argument with the path of the value and what was expected; resource_exhausted beyond a limit.

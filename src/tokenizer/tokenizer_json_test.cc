@@ -63,7 +63,7 @@ TEST(TokenizerJson, NamesThePlaceOfDamage) {
   expect_refused(file, "an id used once");
   file = sound_file();
   file.find("model")->find("vocab")->as_object()[300].second = int64_t{1} << 40;
-  expect_refused(file, "expected an id in [0, 1048576)");
+  expect_refused(file, "expected an id in [0, 1048320)");
   file = sound_file();
   file.find("added_tokens")->as_array()[4] = file.find("added_tokens")->as_array()[3];
   expect_refused(file, "added_tokens[4]");
