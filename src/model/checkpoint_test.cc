@@ -210,22 +210,51 @@ TEST(Checkpoint, ReadsASingleFileWithoutAnIndex) {
   fs::remove_all(folder);
 }
 
-TEST(Checkpoint, ReadsAModelFromMemory) {
-  std::vector<std::string> names, contents;
-  for (const auto& entry : fs::directory_iterator(kModelA)) {
-    if (!entry.is_regular_file()) continue;
-    names.push_back(entry.path().filename().string());
-    contents.push_back(read_file(entry.path().string()).value());
+// Model A's files in one buffer each, `shift` bytes behind an aligned address.
+struct CopyInMemory {
+  explicit CopyInMemory(int64_t shift) {
+    for (const auto& entry : fs::directory_iterator(kModelA)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string content = read_file(entry.path().string()).value();
+      names.push_back(entry.path().filename().string());
+      buffers.emplace_back(static_cast<int64_t>(content.size()) + shift);
+      std::memcpy(buffers.back().data() + shift, content.data(), content.size());
+    }
+    for (size_t i = 0; i < names.size(); ++i)
+      files.push_back(
+          {names[i],
+           std::span<const uint8_t>(buffers[i].begin(), buffers[i].end()).subspan(static_cast<size_t>(shift))});
   }
+  std::vector<std::string> names;
+  std::vector<Buffer<uint8_t>> buffers;
   std::vector<MemoryFile> files;
-  for (size_t i = 0; i < names.size(); ++i)
-    files.push_back({names[i], {reinterpret_cast<const uint8_t*>(contents[i].data()), contents[i].size()}});
-  auto checkpoint = Checkpoint::open("mini", files_in_memory("mini", files));
+};
+
+TEST(Checkpoint, ReadsAModelFromMemory) {
+  const CopyInMemory copy(0);
+  auto checkpoint = Checkpoint::open("mini", files_in_memory("mini", copy.files));
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
   EXPECT_TRUE(checkpoint.value().files().contains("tokenizer.json"));
   EXPECT_TRUE(ModelWeights::bind(std::make_shared<Checkpoint>(std::move(checkpoint).value())).ok());
   EXPECT_SAYS(Checkpoint::open("mini", files_in_memory("mini", {})).status().message(),
               "mini/: neither config.json nor");
+}
+
+TEST(Checkpoint, CopiesTensorsWhoseBytesAreNotAligned) {
+  const CopyInMemory copy(1);
+  auto checkpoint = Checkpoint::open("odd", files_in_memory("odd", copy.files));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  const auto shared = std::make_shared<Checkpoint>(std::move(checkpoint).value());
+  const auto weights = ModelWeights::bind(shared);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  const auto expect_aligned = [&](const char* name, const void* data, size_t alignment) {
+    const auto bytes = shared->bytes(*shared->find(name));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(data) % alignment, 0u) << name;
+    EXPECT_EQ(std::memcmp(bytes.data(), data, bytes.size()), 0) << name;
+  };
+  expect_aligned("layers.0.hc_attn_fn", weights.value().layers[0].attention_mix.fn.data, 4);
+  expect_aligned("head.weight", weights.value().head.data, 2);
+  expect_aligned("layers.8.attn.kv_norm.weight", weights.value().layers[8].attention.kv_norm.data, 2);
 }
 
 TEST(Checkpoint, BindsEveryTensorOfModelA) {
