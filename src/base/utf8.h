@@ -24,6 +24,9 @@ size_t ill_formed_prefix(std::string_view text);
 // True when `text` is a proper, so far valid, prefix of one code point: more bytes may complete it.
 bool is_incomplete_utf8(std::string_view text);
 
+// The longest prefix of at most `bytes_max` bytes that cuts no code point. Precondition: `text` is valid UTF-8.
+std::string_view utf8_prefix(std::string_view text, size_t bytes_max);
+
 bool is_valid_utf8(std::string_view text);
 void append_utf8(std::string& out, char32_t code_point);
 

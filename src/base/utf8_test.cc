@@ -28,4 +28,13 @@ TEST(Utf8, RoundTripsTheBordersOfEachLength) {
   }
 }
 
+TEST(Utf8, PrefixCutsNoCodePoint) {
+  EXPECT_EQ(utf8_prefix("aé東🦀", 100), "aé東🦀");
+  EXPECT_EQ(utf8_prefix("aé東🦀", 9), "aé東");
+  EXPECT_EQ(utf8_prefix("aé東🦀", 6), "aé東");
+  EXPECT_EQ(utf8_prefix("aé東🦀", 5), "aé");
+  EXPECT_EQ(utf8_prefix("aé", 2), "a");
+  EXPECT_EQ(utf8_prefix("é", 1), "");
+}
+
 }  // namespace deepinfer

@@ -66,15 +66,19 @@ class Template {
     static const Message kEmptySystem = [] { Message message; message.role = Role::kSystem; return message; }();
     if (needs_system && (messages.empty() || messages[0]->role != Role::kSystem)) messages.insert(messages.begin(), &kEmptySystem);
     out_.control(Control::kBos);
-    const std::string effort = effort_text(conversation_, PromptVersion::kV41);
-    if (!effort.empty() || (!messages.empty() && messages[0]->role == Role::kSystem)) out_.control(Control::kSystem);
-    out_.text(effort);
+    if (!messages.empty()) write_start(messages[0]->role == Role::kSystem);
     for (size_t i = 0; i < messages.size(); ++i) write_message(*messages[i], i, i > 0 ? messages[i - 1] : nullptr);
     if (messages.empty() || !messages.back()->prefix) write_generation_header();
     if (opens_block(conversation_)) write_block_start(out_, markup());
   }
 
  private:
+  void write_start(bool begins_with_system) {
+    const std::string effort = effort_text(conversation_, PromptVersion::kV41);
+    if (!effort.empty() || begins_with_system) out_.control(Control::kSystem);
+    out_.text(effort);
+  }
+
   void write_generation_header() {
     out_.control(Control::kAssistant);
     out_.control(conversation_.thinking ? Control::kThinkStart : Control::kThinkEnd);

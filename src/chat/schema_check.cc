@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/utf8.h"
 #include "chat/json_spelling.h"
 #include "chat/pattern_syntax.h"
 
@@ -158,7 +159,7 @@ class Checker {
  private:
   Status wrong(const std::string& path, std::string_view expected, const Json& got) const {
     std::string text = spelled_json(got, {NumberSpelling::kPlain, false});
-    if (text.size() > 120) text = text.substr(0, 117) + "...";
+    if (text.size() > 120) text = std::string(utf8_prefix(text, 117)) + "...";
     return invalid_argument(fmt::format("{} is not {} (at {})", text, expected, path.empty() ? "the root" : path));
   }
 

@@ -17,8 +17,8 @@ Refusal CallGroup::check_id(const std::string& id, size_t item_idx) {
 Refusal CallGroup::add_call(ToolCall call, size_t item_idx) {
   REFUSE_IF(check_id(call.id, item_idx));
   if (!all_calls_.insert(call.id).second) return refuse(fmt::format("Duplicate 'call_id': {}.", call.id), fmt::format("input[{}].call_id", item_idx));
+  if (outputs_.size() == calls_.size()) write();  // a call after a complete group begins the next turn
   calls_.push_back(std::move(call));
-  latest_output_.clear();
   return {};
 }
 
@@ -41,19 +41,20 @@ Refusal CallGroup::add_output(std::string id, MessageContent content, size_t ite
 }
 
 void CallGroup::add_found_tools(std::vector<ToolDefinition> tools) {
-  for (ToolDefinition& tool : tools) found_.push_back(std::move(tool));
+  if (!tools.empty()) found_.push_back(std::move(tools));
 }
 
 void CallGroup::add_note(MessageContent note) { outputs_[latest_output_].notes.push_back(std::move(note)); }
 
-Refusal CallGroup::close() const {
+Refusal CallGroup::close() {
   for (const ToolCall& call : calls_)
     if (!outputs_.contains(call.id)) return refuse(fmt::format("No tool output found for tool call {}.", call.id), "input");
+  write();
   return {};
 }
 
-void CallGroup::flush_if_complete() {
-  if (calls_.empty() || outputs_.size() < calls_.size()) return;
+void CallGroup::write() {
+  if (calls_.empty()) return;
   if (messages_.empty() || messages_.back().role != Role::kAssistant) messages_.emplace_back().role = Role::kAssistant;
   std::sort(calls_.begin(), calls_.end(), [](const ToolCall& a, const ToolCall& b) { return a.id < b.id; });
   messages_.back().tool_calls = std::exchange(calls_, {});
@@ -69,9 +70,10 @@ void CallGroup::flush_if_complete() {
   }
   outputs_.clear();
   latest_output_.clear();
-  if (found_.empty()) return;
-  messages_.emplace_back().role = Role::kSystem;
-  messages_.back().tools = std::exchange(found_, {});
+  for (std::vector<ToolDefinition>& tools : std::exchange(found_, {})) {
+    messages_.emplace_back().role = Role::kSystem;
+    messages_.back().tools = std::move(tools);
+  }
 }
 
 }  // namespace deepinfer

@@ -21,28 +21,28 @@ class CallGroup {
 
   Refusal add_call(ToolCall call, size_t item_idx);
   Refusal add_output(std::string id, MessageContent content, size_t item_idx);
-  // Tools that the latest output declared: told in a system message after the group's results.
+  // Tools that an output declared: told in a system message of their own after the group's results.
   void add_found_tools(std::vector<ToolDefinition> tools);
-  // A developer's note about the latest output; it follows that output and does not close the group.
+  // A developer's note about the output just added; it follows that output and does not close the group.
   void add_note(MessageContent note);
-  bool takes_note() const { return !calls_.empty() && !latest_output_.empty(); }
+  bool has_calls() const { return !calls_.empty(); }
 
-  // Refuses when a call is still open; `item_idx` is what comes next.
-  Refusal close() const;
-  void flush_if_complete();
+  // Something else follows: writes the group, or refuses when a call is still open.
+  Refusal close();
 
  private:
   struct Output {
     MessageContent content;
     std::vector<MessageContent> notes;
   };
+  void write();
   static Refusal check_id(const std::string& id, size_t item_idx);
 
   std::vector<Message>& messages_;
   const bool has_earlier_turns_;
   std::vector<ToolCall> calls_;
   std::map<std::string, Output> outputs_;
-  std::vector<ToolDefinition> found_;
+  std::vector<std::vector<ToolDefinition>> found_;
   std::string latest_output_;
   std::unordered_set<std::string> all_calls_, all_outputs_;
 };

@@ -85,13 +85,20 @@ class Decoder {
       return refuse(fmt::format("messages: {} were sent, at most {} are accepted", messages.size(), options_.limits.messages_max), "messages");
     for (size_t i = 0; i < messages.size(); ++i) {
       const std::string& role = messages[i].find("role")->as_string();
+      if (role != "tool") REFUSE_IF(refuse_unanswered(i));
       if (role == "system") REFUSE_IF(read_system(messages[i], i));
       else if (role == "user") REFUSE_IF(read_user(messages[i], i));
-      else if (role == "assistant") REFUSE_IF(read_assistant(messages, i));
+      else if (role == "assistant") REFUSE_IF(read_assistant(messages[i], i));
       else if (role == "tool") REFUSE_IF(read_tool_result(messages[i], i));
       else add(Role::kLatestReminder).content.text = take_text(messages[i], "content");
     }
-    return {};
+    return refuse_unanswered(messages.size());
+  }
+
+  // `idx` is the message that should have been the next result.
+  Refusal refuse_unanswered(size_t idx) const {
+    if (num_results_due_ == 0) return {};
+    return refuse(fmt::format("{}. (insufficient tool messages following tool_calls message)", kUnanswered), fmt::format("messages[{}]", idx));
   }
 
   Message& add(Role role) {
@@ -100,37 +107,50 @@ class Decoder {
     return message;
   }
 
-  Refusal read_content(Json* content, size_t message_idx, MessageContent& out) {
+  Refusal read_content(Json* content, size_t message_idx, MessageContent& out, bool admits_images = true) {
     if (!content) return {};
     if (content->is_string()) {
       out.text = std::move(content->as_string());
       return {};
     }
-    const std::string path = fmt::format(".messages[{}]", message_idx);
+    Json::Array& blocks = content->as_array();
+    if (chat_.version == PromptVersion::kV41) REFUSE_IF(check_images(blocks, message_idx, admits_images));
     ContentJoiner joiner;
-    for (size_t i = 0; i < content->as_array().size(); ++i) {
-      Json& block = content->as_array()[i];
-      const std::string& type = block.find("type")->as_string();
-      ImageSource image;
-      if (type == "text") {
-        joiner.add_text(block.find("text")->as_string());
-        continue;
-      }
-      if (chat_.version == PromptVersion::kV4) {
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      Json* image_url = blocks[i].find("image_url");
+      if (blocks[i].find("type")->as_string() == "text") {
+        joiner.add_text(blocks[i].find("text")->as_string());
+      } else if (chat_.version == PromptVersion::kV4) {
         joiner.add_text(kUnsupportedImage);
-        continue;
+      } else {
+        ImageSource image;
+        REFUSE_IF(read_image_address(take_text(*image_url, "url"), image_url->find("detail"), fmt::format(".messages[{}]", message_idx), i, image));
+        joiner.add_image(std::move(image));
       }
-      REFUSE_IF(type == "file" ? read_file(block, path, image) : read_image_url(block, path, i, image));
-      joiner.add_image(std::move(image));
     }
     out = joiner.take();
     return {};
   }
 
+  // Files become image addresses; nothing is said yet about the addresses.
+  static Refusal check_images(Json::Array& blocks, size_t message_idx, bool admits_images) {
+    bool holds_image = false;
+    for (Json& block : blocks) {
+      const std::string& type = block.find("type")->as_string();
+      holds_image = holds_image || type != "text";
+      if (type != "file") continue;
+      std::string address;
+      REFUSE_IF(take_file(block, fmt::format(".messages[{}]", message_idx), address));
+      block.set("image_url", Json::Object{{"url", std::move(address)}});
+    }
+    if (admits_images || !holds_image) return {};
+    return refuse("Image in assistant message is not supported", fmt::format("messages[{}].content", message_idx));
+  }
+
   Refusal read_system(Json& message, size_t idx) {
     Message& added = add(Role::kSystem);
     REFUSE_IF(read_content(message.find("content"), idx, added.content));
-    if (added.content.images.empty()) added.content.text = without_billing_header(std::move(added.content.text));
+    drop_billing_header(added.content);
     if (added.content.text.empty() && added.content.images.empty()) chat_.conversation.messages.pop_back();
     return {};
   }
@@ -150,21 +170,19 @@ class Decoder {
     return {};
   }
 
-  Refusal read_assistant(Json::Array& messages, size_t idx) {
-    Json& message = messages[idx];
+  Refusal read_assistant(Json& message, size_t idx) {
     Json* calls = member(message, "tool_calls");
     if (!calls && !member(message, "content")) return refuse("Invalid assistant message: content or tool_calls must be set", fmt::format("messages[{}]", idx));
     Message& added = add(Role::kAssistant);
-    REFUSE_IF(read_content(member(message, "content"), idx, added.content));
-    if (!added.content.images.empty()) return refuse("Image in assistant message is not supported", fmt::format("messages[{}].content", idx));
+    REFUSE_IF(read_content(member(message, "content"), idx, added.content, false));
     added.reasoning = take_optional_text(message, "reasoning_content");
     added.prefix = flag_member(message, "prefix");
     if (!options_.recipe_compatible) added.without_end = flag_member(message, "wo_eos");
     if (!calls) return {};
-    return read_calls(*calls, messages, idx, added.tool_calls.emplace());
+    return read_calls(*calls, idx, added.tool_calls.emplace());
   }
 
-  Refusal read_calls(Json& calls, const Json::Array& messages, size_t idx, std::vector<ToolCall>& out) {
+  Refusal read_calls(Json& calls, size_t idx, std::vector<ToolCall>& out) {
     if (calls.as_array().empty())
       return refuse(fmt::format("Invalid 'messages[{}].tool_calls': empty array. Expected an array with minimum length 1, but got an empty array instead.", idx),
                     fmt::format("messages[{}].tool_calls", idx));
@@ -176,9 +194,6 @@ class Decoder {
     }
     num_results_due_ = out.size();
     answered_.clear();
-    for (size_t i = idx + 1; i <= idx + out.size(); ++i)
-      if (i >= messages.size() || messages[i].find("role")->as_string() != "tool")
-        return refuse(fmt::format("{}. (insufficient tool messages following tool_calls message)", kUnanswered), fmt::format("messages[{}]", idx));
     return {};
   }
 

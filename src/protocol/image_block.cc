@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
+#include "base/utf8.h"
 #include "protocol/data_url.h"
 
 namespace deepinfer {
@@ -45,6 +47,31 @@ ImageSource::Detail detail_of(const Json* detail) {
   return word == "auto" ? ImageSource::Detail::kAuto : ImageSource::Detail::kHigh;
 }
 
+bool is_unprintable(char32_t c) {
+  static constexpr std::pair<char32_t, char32_t> kRanges[] = {{0, 0x1F},         {0x7F, 0x9F},     {0xAD, 0xAD},     {0x300, 0x36F},
+                                                              {0x200B, 0x200F},  {0x2028, 0x202E}, {0x2060, 0x206F}, {0xE000, 0xF8FF},
+                                                              {0xFE00, 0xFE0F},  {0xFEFF, 0xFEFF}, {0xE0000, 0x10FFFF}};
+  return std::any_of(std::begin(kRanges), std::end(kRanges), [&](const auto& range) { return c >= range.first && c <= range.second; });
+}
+
+// In quotation marks, what cannot be seen escaped.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  while (!text.empty()) {
+    const CodePoint point = decode_utf8(text);
+    const std::string_view bytes = text.substr(0, std::max<size_t>(1, point.num_bytes));
+    text.remove_prefix(bytes.size());
+    if (bytes == "\"" || bytes == "\\") out.append("\\").append(bytes);
+    else if (bytes == "\n") out += "\\n";
+    else if (bytes == "\r") out += "\\r";
+    else if (bytes == "\t") out += "\\t";
+    else if (point.value == 0) out += "\\0";
+    else if (is_unprintable(point.value)) out += fmt::format("\\u{{{:x}}}", static_cast<uint32_t>(point.value));
+    else out.append(bytes);
+  }
+  return out + "\"";
+}
+
 const Json* present(const Json& object, std::string_view key) {
   const Json* value = object.find(key);
   return value && !value->is_null() ? value : nullptr;
@@ -69,13 +96,12 @@ Refusal read_address(std::string value, const std::string& path, const std::stri
 
 }  // namespace
 
-Refusal read_image_url(Json& block, const std::string& path, size_t block_idx, ImageSource& out) {
-  Json& image = *block.find("image_url");
-  out.detail = detail_of(image.find("detail"));
-  return read_address(std::move(image.find("url")->as_string()), path, fmt::format("{}.image_url.url[{}]: image_url.url ", path, block_idx), out);
+Refusal read_image_address(std::string address, const Json* detail, const std::string& path, size_t block_idx, ImageSource& out) {
+  out.detail = detail_of(detail);
+  return read_address(std::move(address), path, fmt::format("{}.image_url.url[{}]: image_url.url ", path, block_idx), out);
 }
 
-Refusal read_file(Json& block, const std::string& path, ImageSource& out) {
+Refusal take_file(Json& block, const std::string& path, std::string& address) {
   const bool has_id = present(block, "file_id"), has_data = present(block, "file_data");
   if (!has_id && !has_data) return refuse(path + ": file must have a file_id or file_data", path);
   if (has_id && has_data) return refuse(path + ": file cannot have both file_id and file_data", path);
@@ -86,29 +112,33 @@ Refusal read_file(Json& block, const std::string& path, ImageSource& out) {
   if (!url) return refuse(path + ": file_data is not a valid base64 data url", path);
   if (!is_supported(*url)) return refuse(path + ": " + unsupported("file"), path);
   if (!data_url_bytes(*url)) return refuse(path + ": file_data is not a valid base64 data url", path);
-  return read_address(std::move(data), path, path + ": ", out);
+  address = std::move(data);
+  return {};
 }
 
-Refusal read_input_image(Json& block, const std::string& path, const std::string& block_path, ImageSource& out) {
-  Json* address = block.find("image_url");
-  if (address && (address->is_null() || address->as_string().empty())) address = nullptr;
+Refusal check_input_image(const Json& block, const std::string& block_path) {
+  const Json* address = present(block, "image_url");
+  if (address && address->as_string().empty()) address = nullptr;
   const bool has_id = present(block, "file_id");
   if (!address && !has_id) return refuse(block_path + ": input_image must have image_url or file_id", block_path);
   if (address && has_id) return refuse(block_path + ": input_image cannot have both image_url and file_id", block_path);
-  if (has_id) return refuse(block_path + ": " + kFileIdUnsupported, block_path);
-  out.detail = detail_of(block.find("detail"));
-  return read_address(std::move(address->as_string()), path, block_path + ": image_url ", out);
+  return has_id ? refuse(block_path + ": " + kFileIdUnsupported, block_path) : Refusal();
 }
 
-Refusal read_image(Json& block, const std::string& path, ImageSource& out) {
+Refusal read_input_image(Json& block, const std::string& path, const std::string& block_path, ImageSource& out) {
+  out.detail = detail_of(block.find("detail"));
+  return read_address(std::move(block.find("image_url")->as_string()), path, block_path + ": image_url ", out);
+}
+
+Refusal read_image(Json& block, const std::string& path, const std::string& block_path, ImageSource& out) {
   Json& source = *block.find("source");
   const std::string& type = source.find("type")->as_string();
   out.path = path;
-  if (type == "file") return refuse(path + ": " + kFileIdUnsupported, path);
+  if (type == "file") return refuse(block_path + ": " + kFileIdUnsupported, block_path);
   if (type == "url") {
     std::string& url = source.find("url")->as_string();
-    if (!is_link(url)) return refuse(fmt::format("{}: invalid url: {}", path, to_json(Json(url))), path);
-    if (url.size() > kLinkBytesMax) return refuse(path + ": " + too_long(url.size()), path);
+    if (!is_link(url)) return refuse(fmt::format("{}: invalid url: {}", block_path, quoted(url)), block_path);
+    if (url.size() > kLinkBytesMax) return refuse(block_path + ": " + too_long(url.size()), block_path);
     out.kind = ImageSource::Kind::kUrl;
     out.value = std::move(url);
     return {};
@@ -118,7 +148,7 @@ Refusal read_image(Json& block, const std::string& path, ImageSource& out) {
     data.erase(data.find_last_not_of('=') + 1);
     data.append((4 - data.size() % 4) % 4, '=');
   }
-  if (!is_strict_base64(data)) return refuse(path + ": base64 decode error", path);
+  if (!is_strict_base64(data)) return refuse(block_path + ": base64 decode error", block_path);
   const std::string& media = source.find("media_type")->as_string();
   out.kind = ImageSource::Kind::kDataUrl;
   out.value = fmt::format("data:{};base64,", media == "image/jpg" ? "image/jpeg" : media) + data;

@@ -15,14 +15,18 @@ namespace deepinfer {
 
 // `path` is where error messages place the image. Values are moved out of the block.
 
-// Chat: {"type":"image_url","image_url":{"url","detail"}}; `block_idx` counts the blocks of its message.
-Refusal read_image_url(Json& block, const std::string& path, size_t block_idx, ImageSource& out);
-// Chat: {"type":"file","file_data",...}.
-Refusal read_file(Json& block, const std::string& path, ImageSource& out);
-// Responses: {"type":"input_image","image_url","detail","file_id"}; `block_path` is path plus the block's index.
+// Chat and Responses check the blocks of a message in two passes: first what each block holds, then the addresses.
+
+// Chat, first pass: {"type":"file","file_data",...}; what remains is an address as image_url holds one.
+Refusal take_file(Json& block, const std::string& path, std::string& address);
+// Chat, second pass; `block_idx` counts the blocks of its message.
+Refusal read_image_address(std::string address, const Json* detail, const std::string& path, size_t block_idx, ImageSource& out);
+// Responses, first pass: {"type":"input_image","image_url","detail","file_id"}; `block_path` is path plus the block's index.
+Refusal check_input_image(const Json& block, const std::string& block_path);
+// Responses, second pass.
 Refusal read_input_image(Json& block, const std::string& path, const std::string& block_path, ImageSource& out);
-// Messages: {"type":"image","source":{...}}.
-Refusal read_image(Json& block, const std::string& path, ImageSource& out);
+// Messages: {"type":"image","source":{...}}; `block_path` is where error messages place it.
+Refusal read_image(Json& block, const std::string& path, const std::string& block_path, ImageSource& out);
 
 // Limits on the number and size of all images of a request, in conversation order.
 Refusal check_image_limits(const std::vector<Message>& messages, const RequestLimits& limits);

@@ -64,7 +64,7 @@ class Decoder {
       if (const Json* type = member(tool, "type"); type && type->as_string() != "custom") {
         const bool drops = type->as_string().starts_with("web_search") && options_.messages_web_search == WebSearch::kDrop;
         if (!drops) return refuse(path + ": server tools are not supported", path);
-        dropped_.insert(take_text(tool, "name"));
+        if (const Json* name = member(tool, "name"); name && name->is_string()) dropped_.insert(name->as_string());
         continue;
       }
       DeclaredTool declared;
@@ -141,7 +141,6 @@ class Decoder {
       const std::string path = fmt::format("messages.{}", i);
       if (content.is_array() && content.as_array().empty() && role != "system") return refuse(path + ": all messages must have non-empty content", path);
       if (role != "user") REFUSE_IF(refuse_unanswered(path + ": "));
-      if (content.is_array()) REFUSE_IF(check_blocks(content.as_array(), role, path));
       if (role == "user") REFUSE_IF(read_user(content, i));
       else if (role == "assistant") REFUSE_IF(read_assistant(content, path));
       else REFUSE_IF(read_system_message(content, path));
@@ -149,18 +148,15 @@ class Decoder {
     return refuse_unanswered(fmt::format("messages.{}:", messages.size() - 1));
   }
 
-  // Blocks that stand in a message of the wrong role.
-  static Refusal check_blocks(const Json::Array& blocks, const std::string& role, const std::string& path) {
+  // A block that stands in a message of the wrong role.
+  static Refusal check_role(const std::string& type, std::string_view role, const std::string& path) {
     struct Rule { const char* type; const char* role; const char* name; };
     static constexpr Rule kRules[] = {{"tool_use", "assistant", "tool_use"}, {"server_tool_use", "assistant", "tool_use"},
                                       {"tool_result", "user", "tool_result"}, {"tool_addition", "system", "tool_addition"},
                                       {"web_search_tool_result", "assistant", "web_search_tool_result"}};
-    for (const Json& block : blocks) {
-      const std::string& type = block.find("type")->as_string();
-      if (type == "thinking" && role != "assistant") return refuse(path + ".content: thinking blocks may only be in `assistant` messages", path);
-      for (const Rule& rule : kRules)
-        if (type == rule.type && role != rule.role) return refuse(fmt::format("{}: `{}` blocks can only be in `{}` messages", path, rule.name, rule.role), path);
-    }
+    if (type == "thinking" && role != "assistant") return refuse(path + ".content: thinking blocks may only be in `assistant` messages", path);
+    for (const Rule& rule : kRules)
+      if (type == rule.type && role != rule.role) return refuse(fmt::format("{}: `{}` blocks can only be in `{}` messages", path, rule.name, rule.role), path);
     return {};
   }
 
@@ -169,6 +165,7 @@ class Decoder {
     for (const std::string& id : open_uses_)
       if (!answered_.contains(id)) ids.push_back(id);
     if (ids.empty()) return {};
+    std::sort(ids.begin(), ids.end());
     return refuse(fmt::format("{}`tool_use` ids were found without `tool_result` blocks immediately after: {}. {}", start, fmt::join(ids, ", "), kEachUse), "messages");
   }
 
@@ -177,8 +174,8 @@ class Decoder {
     return fmt::format("[Unsupported document type: {}]", media ? media->as_string() : "unknown");
   }
 
-  // Text, image and document blocks, which may stand in any message.
-  Refusal join_plain_block(Json& block, const std::string& path, ContentJoiner& joiner) {
+  // Text, image and document blocks, which may stand in any message. `path` is the image's, `block_path` the error's.
+  Refusal join_plain_block(Json& block, const std::string& path, const std::string& block_path, ContentJoiner& joiner) {
     const std::string& type = block.find("type")->as_string();
     if (type == "text") {
       joiner.add_text(block.find("text")->as_string());
@@ -188,7 +185,7 @@ class Decoder {
       joiner.add_text(kUnsupportedImage);
     } else if (type == "image") {
       ImageSource image;
-      REFUSE_IF(read_image(block, path, image));
+      REFUSE_IF(read_image(block, path, block_path, image));
       joiner.add_image(std::move(image));
     }
     return {};
@@ -204,13 +201,15 @@ class Decoder {
     std::vector<ToolDefinition> introduced;
     for (size_t j = 0; j < content.as_array().size(); ++j) {
       Json& block = content.as_array()[j];
+      REFUSE_IF(check_role(block.find("type")->as_string(), "user", path));
       if (block.find("type")->as_string() == "tool_result") {
         REFUSE_IF(read_result(block, fmt::format("{}.content.{}", path, j), introduced));
         continue;
       }
       REFUSE_IF(refuse_unanswered(path + ": "));
       ContentJoiner joiner;
-      REFUSE_IF(join_plain_block(block, fmt::format("{}.content[{}]", path, j), joiner));
+      const std::string at = fmt::format("{}.content[{}]", path, j);
+      REFUSE_IF(join_plain_block(block, at, at, joiner));
       add(Role::kUser).content = joiner.take();
     }
     REFUSE_IF(refuse_unanswered(fmt::format("messages.{}:", idx - (idx > 0))));
@@ -227,24 +226,30 @@ class Decoder {
                                 "`tool_use` block in the previous message.", path, id), path);
     if (!answered_.insert(id).second)
       return refuse(fmt::format("{}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {}", path, id), path);
-    ContentJoiner joiner;
     Json* content = member(block, "content");
-    if (content && content->is_string()) joiner.add_text(content->as_string());
-    if (content && content->is_array())
-      for (Json& inner : content->as_array()) {
-        if (inner.find("type")->as_string() != "tool_reference") {
-          REFUSE_IF(join_plain_block(inner, path + ".tool_result", joiner));
-          continue;
-        }
-        const std::string& name = inner.find("tool_name")->as_string();
-        const DeclaredTool* tool = find_tool(name);
-        if (!tool) return refuse(fmt::format("{}: tool reference '{}' not found in available tools", path, name), path);
-        joiner.add_text(name);
-        introduced.push_back(tool->tool);
-      }
+    MessageContent read;
+    if (content && content->is_string()) read.text = std::move(content->as_string());
+    if (content && content->is_array()) REFUSE_IF(read_result_blocks(content->as_array(), path, introduced, read));
     Message& message = add(Role::kTool);
     message.tool_call_id = std::move(id);
-    message.content = joiner.take();
+    message.content = std::move(read);
+    return {};
+  }
+
+  Refusal read_result_blocks(Json::Array& blocks, const std::string& path, std::vector<ToolDefinition>& introduced, MessageContent& out) {
+    for (const Json& block : blocks) {  // references first: they are refused before any image is looked at
+      if (block.find("type")->as_string() != "tool_reference") continue;
+      const std::string& name = block.find("tool_name")->as_string();
+      const DeclaredTool* tool = find_tool(name);
+      if (!tool) return refuse(fmt::format("{}: tool reference '{}' not found in available tools", path, name), path);
+      introduced.push_back(tool->tool);
+    }
+    ContentJoiner joiner;
+    for (size_t k = 0; k < blocks.size(); ++k) {
+      if (blocks[k].find("type")->as_string() == "tool_reference") joiner.add_text(blocks[k].find("tool_name")->as_string());
+      else REFUSE_IF(join_plain_block(blocks[k], path + ".tool_result", fmt::format("{}.tool_result.content[{}]", path, k), joiner));
+    }
+    out = joiner.take();
     return {};
   }
 
@@ -258,6 +263,7 @@ class Decoder {
     for (size_t j = 0; j < content.as_array().size(); ++j) {
       Json& block = content.as_array()[j];
       const std::string& type = block.find("type")->as_string();
+      REFUSE_IF(check_role(type, "assistant", path));
       if (type == "tool_use") {
         REFUSE_IF(read_use(block, fmt::format("{}.content.{}", path, j), message));
       } else if (type == "thinking") {
@@ -267,10 +273,13 @@ class Decoder {
         if (options_.messages_web_search == WebSearch::kReject) return refuse("Unsupported content block: server tools are not supported", path);
       } else {
         REFUSE_IF(refuse_unanswered(fmt::format("{}.{}: ", path, j)));
-        const bool is_image = type == "image";
-        if (is_image && chat_.version == PromptVersion::kV41) return refuse("Image in assistant message is unsupported", path);
+        ContentJoiner joiner;
+        const std::string at = fmt::format("{}.content[{}]", path, j);
+      REFUSE_IF(join_plain_block(block, at, at, joiner));
+        const MessageContent read = joiner.take();
+        if (!read.images.empty()) return refuse("Image in assistant message is unsupported", path);
         if (!text.empty()) text += "\n\n";
-        text += is_image ? kUnsupportedImage : type == "document" ? document_text(block) : block.find("text")->as_string();
+        text += read.text;
       }
     }
     return {};
@@ -295,8 +304,9 @@ class Decoder {
     if (content.is_array())
       for (size_t j = 0; j < content.as_array().size(); ++j) {
         Json& block = content.as_array()[j];
+        REFUSE_IF(check_role(block.find("type")->as_string(), "system", path));
         if (block.find("type")->as_string() != "tool_addition") {
-          REFUSE_IF(join_plain_block(block, path, joiner));
+          REFUSE_IF(join_plain_block(block, path, fmt::format("{}.content[{}]", path, j), joiner));
           continue;
         }
         const std::string& name = block.find("tool")->find("name")->as_string();

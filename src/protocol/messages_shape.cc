@@ -52,8 +52,8 @@ Shape tool_choice() {
 
 Shape request(bool recipe_compatible) {
   const Shape effort = Shape::word(effort_words());
-  const Shape tool = Shape::record({{"name", Shape::text(), kRequired}, {"description", Shape::text()}, {"input_schema", Shape::any()},
-                                    {"type", Shape::text()}, {"defer_loading", Shape::boolean()}});
+  const Fields client_tool = {{"name", Shape::text(), kRequired}, {"description", Shape::text()}, {"input_schema", Shape::any()}, {"defer_loading", Shape::boolean()}};
+  const Shape tool = Shape::tagged("type", {{"custom", client_tool}}, "custom", true);
   Fields fields = {
       {"model", Shape::text(), kRequired},
       {"messages", Shape::list(message()), kRequired},

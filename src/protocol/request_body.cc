@@ -110,18 +110,24 @@ bool is_white_space(char32_t c) {
 
 }  // namespace
 
-std::string without_billing_header(std::string text) {
-  if (!text.starts_with(kBillingHeader)) return text;
+void drop_billing_header(MessageContent& content) {
+  std::string& text = content.text;
+  if (!text.starts_with(kBillingHeader)) return;
   const size_t line_end = text.find('\n'), greeting = text.find("You are");
-  const size_t begin = std::min(line_end == std::string::npos ? line_end : line_end + 1, greeting);
-  if (begin == std::string::npos) return "";
-  std::string_view rest = std::string_view(text).substr(begin);
-  while (!rest.empty()) {
-    const CodePoint point = decode_utf8(rest);
-    if (point.num_bytes == 0 || !is_white_space(point.value)) break;
-    rest.remove_prefix(point.num_bytes);
+  size_t begin = std::min(line_end == std::string::npos ? line_end : line_end + 1, greeting);
+  if (begin == std::string::npos) {
+    text.clear();
+    return;
   }
-  return std::string(rest);
+  // Images stand behind the header's line end; white space before the first of them goes, what follows it stays.
+  const size_t first_image = content.image_offsets.empty() ? text.size() : content.image_offsets[0];
+  while (begin < first_image) {
+    const CodePoint point = decode_utf8(std::string_view(text).substr(begin));
+    if (point.num_bytes == 0 || !is_white_space(point.value)) break;
+    begin += point.num_bytes;
+  }
+  text.erase(0, begin);
+  for (size_t& offset : content.image_offsets) offset -= begin;
 }
 
 }  // namespace deepinfer

@@ -48,7 +48,7 @@ void append_content(MessageContent& content, std::string_view separator, Message
 
 // A client's billing line at the head of a system text is not for the model: what follows its line end, or its first
 // "You are", is. Source: chat.md 3.2.
-std::string without_billing_header(std::string text);
+void drop_billing_header(MessageContent& content);
 
 inline constexpr const char* kBillingHeader = "x-anthropic-billing-header";
 inline constexpr const char* kUnsupportedImage = "[Unsupported Image]";

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "chat/json_spelling.h"
 #include "protocol/call_group.h"
@@ -97,36 +99,49 @@ class Decoder {
     if (items.empty()) return refuse("Input items array must not be empty", "input");
     if (items.size() > options_.limits.messages_max)
       return refuse(fmt::format("input: {} items were sent, at most {} are accepted", items.size(), options_.limits.messages_max), "input");
+    if (chat_.version == PromptVersion::kV41) REFUSE_IF(declare_found_tools(items));
     for (size_t i = 0; i < items.size(); ++i) REFUSE_IF(read_item(items[i], i));
     return group_->close();
   }
 
+  // Tools that searches found are declared before any item is read, so that calls before the search know their names.
+  Refusal declare_found_tools(const Json::Array& items) {
+    for (size_t i = 0; i < items.size(); ++i) {
+      const Json* type = items[i].find("type");
+      if (!type || type->as_string() != "tool_search_output") continue;
+      std::vector<DeclaredTool> found;
+      REFUSE_IF(names_->declare(*items[i].find("tools"), fmt::format("input[{}].tools", i), true, found));
+      std::vector<ToolDefinition>& told = found_tools_[i];
+      for (DeclaredTool& tool : found) {
+        told.push_back(tool.tool);
+        tools_.push_back(std::move(tool));
+      }
+    }
+    return {};
+  }
+
   Refusal read_item(Json& item, size_t idx) {
+    const bool follows_output = std::exchange(follows_output_, false);
     const Json* tag = item.find("type");
     const std::string type = tag ? tag->as_string() : "message";
     const bool searches = chat_.version == PromptVersion::kV41;
-    if (type == "message") return read_message(item, idx);
+    if (type == "message") return read_message(item, idx, follows_output);
     if (type == "reasoning") return read_reasoning(item);
     if (type == "web_search_call") return group_->close();
     if (type == "function_call") {
       const Json* name_space = member(item, "namespace");
       std::string name = names_->name_of_call(item.find("name")->as_string(), name_space ? &name_space->as_string() : nullptr);
-      return add_call({take_text(item, "call_id"), std::move(name), take_text(item, "arguments")}, idx);
+      return group_->add_call({take_text(item, "call_id"), std::move(name), take_text(item, "arguments")}, idx);
     }
     if (type == "custom_tool_call") {
       const Json arguments(Json::Object{{"input", take_text(item, "input")}});
-      return add_call({take_text(item, "call_id"), take_text(item, "name"), to_json(arguments)}, idx);
+      return group_->add_call({take_text(item, "call_id"), take_text(item, "name"), to_json(arguments)}, idx);
     }
     if (type == "tool_search_call" && searches)
-      return add_call({take_text(item, "call_id"), "tool_search", spelled_json(*item.find("arguments"), kCompact)}, idx);
+      return group_->add_call({take_text(item, "call_id"), "tool_search", spelled_json(*item.find("arguments"), kCompact)}, idx);
     if (type == "function_call_output" || type == "custom_tool_call_output") return read_output(item, idx);
     if (type == "tool_search_output" && searches) return read_search_output(item, idx);
     return {};  // other kinds of items say nothing to the model
-  }
-
-  Refusal add_call(ToolCall call, size_t idx) {
-    REFUSE_IF(group_->add_call(std::move(call), idx));
-    return {};
   }
 
   Refusal read_content(Json* content, const std::string& path, const char* list_name, MessageContent& out) {
@@ -135,24 +150,33 @@ class Decoder {
       out.text = std::move(content->as_string());
       return {};
     }
+    Json::Array& blocks = content->as_array();
+    const auto block_path = [&](size_t i) { return fmt::format("{}.{}[{}]", path, list_name, i); };
+    const auto is_image = [&](size_t i) { return chat_.version == PromptVersion::kV41 && blocks[i].find("type")->as_string() == "input_image"; };
+    for (size_t i = 0; i < blocks.size(); ++i)
+      if (is_image(i)) REFUSE_IF(check_input_image(blocks[i], block_path(i)));
     ContentJoiner joiner;
-    for (size_t i = 0; i < content->as_array().size(); ++i) {
-      Json& block = content->as_array()[i];
-      const std::string& type = block.find("type")->as_string();
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const std::string& type = blocks[i].find("type")->as_string();
       if (type == "input_file") {
         joiner.add_text("[Unsupported Document]");
-      } else if (type != "input_image") {
-        joiner.add_text(block.find("text")->as_string());
-      } else if (chat_.version == PromptVersion::kV4) {
-        joiner.add_text(kUnsupportedImage);
-      } else {
+      } else if (is_image(i)) {
         ImageSource image;
-        REFUSE_IF(read_input_image(block, path, fmt::format("{}.{}[{}]", path, list_name, i), image));
+        REFUSE_IF(read_input_image(blocks[i], path, block_path(i), image));
         joiner.add_image(std::move(image));
+      } else {
+        joiner.add_text(type == "input_image" ? kUnsupportedImage : blocks[i].find("text")->as_string());
       }
     }
     out = joiner.take();
     return {};
+  }
+
+  static bool holds_image(const Json& content) {
+    if (!content.is_array()) return false;
+    for (const Json& block : content.as_array())
+      if (block.find("type")->as_string() == "input_image") return true;
+    return false;
   }
 
   static bool is_resize_note(const Json& content) {
@@ -163,10 +187,10 @@ class Decoder {
     return text.starts_with("<image_resize_notice>") && text.ends_with("</image_resize_notice>");
   }
 
-  Refusal read_message(Json& item, size_t idx) {
+  Refusal read_message(Json& item, size_t idx, bool follows_output) {
     const std::string role = item.find("role")->as_string(), path = fmt::format("input[{}]", idx);
     Json* content = item.find("content");
-    const bool is_note = role == "developer" && chat_.version == PromptVersion::kV41 && group_->takes_note() && is_resize_note(*content);
+    const bool is_note = role == "developer" && chat_.version == PromptVersion::kV41 && follows_output && group_->has_calls() && is_resize_note(*content);
     MessageContent read;
     if (is_note) {
       REFUSE_IF(read_content(content, path, "content", read));
@@ -174,13 +198,14 @@ class Decoder {
       return {};
     }
     REFUSE_IF(group_->close());
+    if (role == "assistant" && chat_.version == PromptVersion::kV41 && holds_image(*content))
+      return refuse(path + ": Image in assistant message is unsupported", path);
     REFUSE_IF(read_content(content, path, "content", read));
     if (role != "assistant") {
       const bool is_system = role == "system" || (role == "developer" && chat_.version == PromptVersion::kV41);
       add(is_system ? Role::kSystem : Role::kUser).content = std::move(read);
       return {};
     }
-    if (!read.images.empty()) return refuse(path + ": Image in assistant message is unsupported", path);
     if (messages_.empty() || messages_.back().role != Role::kAssistant || messages_.back().tool_calls) {
       add(Role::kAssistant).content = std::move(read);
       return {};
@@ -209,16 +234,16 @@ class Decoder {
   Refusal read_output(Json& item, size_t idx) {
     Json* id = member(item, "call_id");
     if (!id) {
-      REFUSE_IF(group_->close());
       MessageContent content;
       REFUSE_IF(read_content(member(item, "output"), fmt::format("input[{}]", idx), "output", content));
+      REFUSE_IF(group_->close());
       add(Role::kTool).content = std::move(content);
       return {};
     }
     MessageContent content;
     REFUSE_IF(read_content(member(item, "output"), fmt::format("input[{}]", idx), "output", content));
     REFUSE_IF(group_->add_output(std::move(id->as_string()), std::move(content), idx));
-    group_->flush_if_complete();
+    follows_output_ = true;
     return {};
   }
 
@@ -227,17 +252,9 @@ class Decoder {
     bool found_unknown = false;
     MessageContent content;
     content.text = spelled_json(ResponsesTools::found_tools(tools, found_unknown), kCompact);
-    if (found_unknown) return refuse(fmt::format("input[{}]: the enum variant ResponsesTool::Unsupported cannot be serialized", idx), fmt::format("input[{}].tools", idx));
-    std::vector<DeclaredTool> found;
-    REFUSE_IF(names_->declare(tools, fmt::format("input[{}].tools", idx), true, found));
     REFUSE_IF(group_->add_output(take_text(item, "call_id"), std::move(content), idx));
-    std::vector<ToolDefinition> told;
-    for (DeclaredTool& tool : found) {
-      told.push_back(tool.tool);
-      tools_.push_back(std::move(tool));
-    }
-    group_->add_found_tools(std::move(told));
-    group_->flush_if_complete();
+    if (found_unknown) return refuse(fmt::format("input[{}]: the enum variant ResponsesTool::Unsupported cannot be serialized", idx), fmt::format("input[{}].tools", idx));
+    group_->add_found_tools(std::move(found_tools_[idx]));
     return {};
   }
 
@@ -345,6 +362,8 @@ class Decoder {
   ChatRequest& chat_;
   std::vector<Message>& messages_;
   std::vector<DeclaredTool> tools_;
+  std::map<size_t, std::vector<ToolDefinition>> found_tools_;  // by the index of the search output
+  bool follows_output_ = false;  // the item before was the output of a call
   ResponsesTools* names_ = nullptr;
   CallGroup* group_ = nullptr;
 };

@@ -12,10 +12,13 @@ namespace {
 constexpr bool kRequired = true;
 using Fields = std::vector<Shape::Field>;
 
-Shape content() {
+// Outputs of calls hold no output_text.
+Shape content(bool is_output) {
   const Fields text = {{"text", Shape::text(), kRequired}};
   const Fields image = {{"image_url", Shape::text()}, {"detail", Shape::word({"low", "high", "original", "auto"})}, {"file_id", Shape::text()}};
-  return Shape::either(Shape::text(), Shape::list(Shape::tagged("type", {{"input_text", text}, {"output_text", text}, {"input_image", image}, {"input_file", {}}})));
+  std::vector<Shape::Variant> variants = {{"input_text", text}, {"input_image", image}, {"input_file", {}}};
+  if (!is_output) variants.push_back({"output_text", text});
+  return Shape::either(Shape::text(), Shape::list(Shape::tagged("type", std::move(variants))));
 }
 
 Shape tools() {
@@ -38,12 +41,12 @@ Shape item() {
   const Shape reasoning = Shape::record({{"text", Shape::text(), kRequired}});
   return Shape::tagged(
       "type",
-      {{"message", {{"role", Shape::word({"user", "assistant", "system", "developer"}), kRequired}, {"content", content(), kRequired}}},
+      {{"message", {{"role", Shape::word({"user", "assistant", "system", "developer"}), kRequired}, {"content", content(false), kRequired}}},
        {"function_call", {{"call_id", id, kRequired}, {"name", Shape::text(), kRequired}, {"arguments", Shape::text(), kRequired}, {"namespace", Shape::text()}}},
-       {"function_call_output", {{"call_id", id}, {"output", content(), kRequired}}},
+       {"function_call_output", {{"call_id", id}, {"output", content(true), kRequired}}},
        {"reasoning", {{"content", Shape::list(reasoning)}, {"encrypted_content", Shape::text()}}},
        {"custom_tool_call", {{"call_id", id, kRequired}, {"name", Shape::text(), kRequired}, {"input", Shape::text(), kRequired}}},
-       {"custom_tool_call_output", {{"call_id", id, kRequired}, {"output", content()}}},
+       {"custom_tool_call_output", {{"call_id", id, kRequired}, {"output", content(true)}}},
        {"tool_search_call", {{"call_id", id, kRequired}, {"execution", execution}, {"arguments", Shape::map(Shape::any()), kRequired}}},
        {"tool_search_output", {{"call_id", id, kRequired}, {"execution", execution}, {"tools", tools(), kRequired}}},
        {"web_search_call", {}}},
@@ -75,7 +78,7 @@ Shape request(bool recipe_compatible) {
       {"temperature", Shape::number()},
       {"top_p", Shape::number()},
       {"top_logprobs", Shape::unsigned_up_to(UINT8_MAX)},
-      {"text", Shape::record({{"format", text_format()}, {"verbosity", Shape::word({"low", "medium", "high"})}})},
+      {"text", Shape::record({{"format", text_format(), false, false}, {"verbosity", Shape::word({"low", "medium", "high"})}})},
       {"tool_choice", tool_choice()},
       {"tools", tools()},
       {"user", Shape::text()}};

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/utf8.h"
+
 namespace deepinfer {
 
 namespace {
@@ -42,11 +44,7 @@ std::string described(const Json& value) {
     default: break;
   }
   std::string text = to_json(value);
-  if (text.size() > 40) {
-    size_t cut = 37;
-    while ((static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
-    text = text.substr(0, cut) + "...";
-  }
+  if (text.size() > 40) text = std::string(utf8_prefix(text, 37)) + "...";
   return fmt::format("{} {}", to_string(value.kind()), text);
 }
 
@@ -116,7 +114,7 @@ struct ShapeChecker {
     for (const Shape::Field& field : fields) {
       const Json* member = value.find(field.name);
       if (!member && field.required) return Mismatch{field.name, "a value", "nothing"};
-      if (!member || (member->is_null() && !field.required)) continue;
+      if (!member || (member->is_null() && !field.required && field.nullable)) continue;
       if (Check bad = check(field.shape, *member)) {
         prefix(*bad, field.name);
         return bad;

@@ -52,6 +52,7 @@ struct Shape::Field {
   std::string name;
   Shape shape;
   bool required = false;
+  bool nullable = true;  // an optional field may be null
 };
 
 struct Shape::Variant {
