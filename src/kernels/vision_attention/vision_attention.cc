@@ -9,6 +9,7 @@ namespace deepinfer {
 
 void vision_attention_ref(const ExecutionContext& context, const VisionAttentionParams& params);
 void vision_attention_avx2(const ExecutionContext& context, const VisionAttentionParams& params);
+void vision_attention_avx512(const ExecutionContext& context, const VisionAttentionParams& params);
 
 Status check(const VisionAttentionParams& p) {
   TRY(check_planes("q", p.q));
@@ -43,7 +44,8 @@ Cost estimate(const VisionAttentionParams& p) {
 KernelRows<VisionAttentionParams> vision_attention_rows() {
   static const KernelRow<VisionAttentionParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", vision_attention_ref},
-      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "AVX2, FMA", vision_attention_avx2}};
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "AVX2, FMA", vision_attention_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "AVX-512", vision_attention_avx512}};
   return kRows;
 }
 

@@ -10,11 +10,14 @@
 namespace deepinfer {
 
 void vision_attention_avx2(const ExecutionContext& context, const VisionAttentionParams& params);
+void vision_attention_avx512(const ExecutionContext& context, const VisionAttentionParams& params);
 
 namespace {
 
-constexpr int64_t kTile = DEEPINFER_VISION_TILE_QUERIES, kPanel = DEEPINFER_VISION_PANEL;
-static_assert(kVisionKeyBlock == DEEPINFER_VISION_KEY_BLOCK);
+using RunTile = void (*)(const VisionTile& tile);
+
+constexpr int64_t kTile = kVisionTileQueries, kPanel = kVisionPanel;
+static_assert(kVisionKeyBlock == kVisionTileKeys);
 
 // One head of one image.
 struct Head {
@@ -48,7 +51,8 @@ void pack(const VisionAttentionParams& p, const Shape& shape, const Head& head) 
   }
 }
 
-void run_tile(const VisionAttentionParams& p, const Shape& shape, const Head& head, int64_t first_query,
+// Queries [first_query, first_query + 24) of one head; `scratch` holds the tile's operands and result.
+void run_tile(const VisionAttentionParams& p, const Shape& shape, const Head& head, int64_t first_query, RunTile run,
               float* scratch) {
   float* q = scratch;
   float* out = q + kTile * shape.head_dim;
@@ -58,16 +62,13 @@ void run_tile(const VisionAttentionParams& p, const Shape& shape, const Head& he
   for (int64_t i = 0; i < num_queries; ++i)
     for (int64_t d = 0; d < shape.head_dim; ++d)
       q[i * shape.head_dim + d] = to_float(p.q(first_query + i, head.head, d));
-  const VisionTile tile{q, head.k_panels, head.v_panels, head.tokens.size(), shape.head_dim, p.scale, weights, out};
-  vision_tile_avx2(&tile);
+  run({q, head.k_panels, head.v_panels, head.tokens.size(), shape.head_dim, p.scale, weights, out});
   for (int64_t i = 0; i < num_queries; ++i)
     for (int64_t d = 0; d < shape.head_dim; ++d)
       p.out(first_query + i, head.head, d) = to_bf16(out[i * shape.width + d]);
 }
 
-}  // namespace
-
-void vision_attention_avx2(const ExecutionContext& context, const VisionAttentionParams& p) {
+void run_attention(const ExecutionContext& context, const VisionAttentionParams& p, RunTile run) {
   const Scratch::Frame frame(*context.scratch);
   const Shape shape{p.q.size[2], round_up(p.q.size[2], kPanel)};
   std::vector<Head> heads;
@@ -86,8 +87,18 @@ void vision_attention_avx2(const ExecutionContext& context, const VisionAttentio
                 [&](int64_t i, int) { pack(p, shape, heads[static_cast<size_t>(i)]); });
   for_each_item(context, static_cast<int64_t>(tiles.size()), work, [&](int64_t i, int worker) {
     const TileItem& item = tiles[static_cast<size_t>(i)];
-    run_tile(p, shape, heads[item.head_idx], item.first_query, scratch + worker * tile_floats);
+    run_tile(p, shape, heads[item.head_idx], item.first_query, run, scratch + worker * tile_floats);
   });
+}
+
+}  // namespace
+
+void vision_attention_avx2(const ExecutionContext& context, const VisionAttentionParams& params) {
+  run_attention(context, params, vision_tile_avx2);
+}
+
+void vision_attention_avx512(const ExecutionContext& context, const VisionAttentionParams& params) {
+  run_attention(context, params, vision_tile_avx512);
 }
 
 }  // namespace deepinfer

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 // One tile of queries of one head against all keys of its image, on packed fp32 operands. Plain data only, so that the
-// file compiled for an instruction set includes nothing else.
+// files compiled for an instruction set include nothing else.
 #pragma once
 
-#include <stdint.h>
+#include <cstdint>
 
-#define DEEPINFER_VISION_TILE_QUERIES 24  // four register tiles of six: keys are read from memory once per 24 queries
-#define DEEPINFER_VISION_PANEL 16         // keys of a K panel, channels of a V panel
-#define DEEPINFER_VISION_KEY_BLOCK 512
+namespace deepinfer {
+
+inline constexpr int kVisionTileQueries = 24;  // keys are read from memory once per tile
+inline constexpr int kVisionPanel = 16;        // keys of a K panel, channels of a V panel
+inline constexpr int kVisionTileKeys = 512;    // = kVisionKeyBlock
 
 struct VisionTile {
   const float* q;         // [24][head_dim], missing queries zero
@@ -19,6 +21,7 @@ struct VisionTile {
   float* out;      // [24][head_dim rounded up to 16], result
 };
 
-namespace deepinfer {
-void vision_tile_avx2(const VisionTile* tile);
-}
+void vision_tile_avx2(const VisionTile& tile);
+void vision_tile_avx512(const VisionTile& tile);
+
+}  // namespace deepinfer
