@@ -8,12 +8,14 @@ Command bench_command();
 Command decode_command();
 Command doctor_command();
 Command encode_command();
+Command generate_command();
 Command inspect_command();
 Command logits_command();
 Command tokenize_command();
 
 std::vector<Command> all_commands() {
   return {
+      generate_command(),
       encode_command(),
       decode_command(),
       tokenize_command(),
