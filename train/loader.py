@@ -23,19 +23,19 @@ def make_source(seed, folder, text_path, faces, characters=HAYSTACK_CHARACTERS):
     return packing.Source(seed, tokenizer, config, text, np.array(tokenizer.encode_plain(text), np.int32), faces)
 
 
-def work(number, seed, folder, text_path, faces, tokens, out):
+def work(number, seed, folder, text_path, faces, tokens, shares, out):
     torch.set_num_threads(1)
     source = make_source(f"train {seed} {number}", folder, text_path, faces)
     rng = np.random.default_rng([seed, number])
     while True:
-        out.put({name: torch.from_numpy(value) for name, value in packing.pack(source, tokens, rng).items()})
+        out.put({name: torch.from_numpy(value) for name, value in packing.pack(source, tokens, rng, shares).items()})
 
 
 class Loader:
-    def __init__(self, num_workers, seed, folder, text_path, faces, tokens):
+    def __init__(self, num_workers, seed, folder, text_path, faces, tokens, shares=None):
         context = multiprocessing.get_context("spawn")
         self.buffers = context.Queue(WAITING)
-        self.workers = [context.Process(target=work, args=(number, seed, folder, text_path, faces, tokens, self.buffers), daemon=True)
+        self.workers = [context.Process(target=work, args=(number, seed, folder, text_path, faces, tokens, shares, self.buffers), daemon=True)
                         for number in range(num_workers)]
         for worker in self.workers:
             worker.start()

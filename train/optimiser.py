@@ -49,8 +49,8 @@ class Optimiser:
     def __init__(self, values, names, muon_rate, adam_rate):
         self.names = sorted(names, key=lambda name: (bare(name) in MUON, name))
         self.muon_names = [name for name in self.names if bare(name) in MUON]
-        self.muon_rate, self.adam_rate = muon_rate, adam_rate
         device = values[self.names[0]].device
+        self.muon_rate, self.adam_rate = torch.tensor(muon_rate, device=device), torch.tensor(adam_rate, device=device)
         total = sum(values[name].numel() for name in self.names)
         self.flat, self.grad = torch.empty(total, device=device), torch.zeros(total, device=device)
         self.views, self.grad_views, position = {}, {}, 0
@@ -112,6 +112,10 @@ class Optimiser:
             shape = update.shape
             turned = orthogonal(update.reshape(-1, *shape[-2:])).view(shape)
             self.views[name].sub_(turned * (rate * MUON_GAIN * max(shape[-2:]) ** 0.5))
+
+    def slow_down(self):
+        self.muon_rate.mul_(0.5)
+        self.adam_rate.mul_(0.5)
 
     def state(self):
         return dict(names=self.names, flat=self.flat, first=self.first, second=self.second, momentum=self.momentum, steps=self.steps,

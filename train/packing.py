@@ -10,12 +10,26 @@ from .image_plan import Span, canvas_of
 from .trunk_limits import MAX_CELLS, MAX_DOCUMENT, MAX_PATCHES
 
 # share of all tokens
-SHARES = dict(chat=0.06, arithmetic=0.20, lists=0.24, json=0.09, tools=0.25, images=0.07, injection=0.02, needle=0.04, text=0.03)
+SHARES = {"chat": 0.05, "arithmetic off": 0.06, "arithmetic thinking": 0.11, "copy": 0.02, "reverse": 0.02, "count": 0.01,
+          "sort_words": 0.07, "sort_numbers": 0.05, "quote": 0.13, "json": 0.08, "tools": 0.25, "images": 0.07, "injection": 0.02,
+          "needle": 0.03, "text": 0.03}
+FIXED_SHARES = ("needle", "text")
+LABELS = list(SHARES)
 PROMPT_WEIGHT, TEXT_WEIGHT = 0.02, 0.2
 NUM_IMAGES, NUM_PATCHES = 96, 16384
 NUM_INDEX_ROWS = 128
 TARGET_SHARE = 0.5              # rows of the buffer that enter the loss
 TEXT_TOKENS = (128, 256, 512)
+MAX_DOCUMENTS = 4096            # of one buffer
+DRAFT_BLOCK = 5
+
+def label_of(dialogue):
+    """What the training log counts separately."""
+    if dialogue.family == "lists":
+        return LABELS.index(dialogue.check["kind"])
+    if dialogue.family == "arithmetic":
+        return LABELS.index("arithmetic off" if dialogue.thinking == "off" else "arithmetic thinking")
+    return LABELS.index(dialogue.family)
 
 
 @dataclass
@@ -23,6 +37,7 @@ class Encoded:
     ids: np.ndarray
     weights: np.ndarray         # loss weight of every token as a prediction target
     spans: list
+    label: int = LABELS.index("text")
 
 
 def encode_runs(runs, images_of, tokenizer, config):
@@ -49,7 +64,7 @@ def encode_dialogue(dialogue, tokenizer, config, num_messages=None):
     weights[(ids >= tokenizer.special_ids[prompt.SYSTEM]) & ~target] = 0      # the template's control tokens
     if dialogue.tools or dialogue.response_schema:
         weights[~target] = 0                     # mostly fixed text
-    return Encoded(ids, weights, spans)
+    return Encoded(ids, weights, spans, label_of(dialogue))
 
 
 class Source:
@@ -58,9 +73,12 @@ class Source:
     def __init__(self, seed, tokenizer, config, haystack_text, haystack_ids, faces):
         self.rng, self.tokenizer, self.config = random.Random(seed), tokenizer, config
         self.haystack_text, self.haystack_ids = haystack_text, haystack_ids
-        self.makers = dict(chat=chat.make, arithmetic=arithmetic.make, lists=lists.make, json=extraction.make, tools=tools.make,
-                           images=lambda rng: images.make(rng, faces), injection=injection.make,
-                           needle=lambda rng: needle.make(rng, self.haystack))
+        self.makers = {
+            "chat": chat.make, "json": extraction.make, "tools": tools.make, "injection": injection.make,
+            "images": lambda rng: images.make(rng, faces), "needle": lambda rng: needle.make(rng, self.haystack),
+            "arithmetic off": lambda rng: arithmetic.make(rng, "small", "off"),
+            "arithmetic thinking": lambda rng: arithmetic.make(rng, rng.choice(["small", "long"]), rng.choice(["low", "high", "max"]))}
+        self.makers.update({kind: (lambda rng, kind=kind: lists.make(rng, kind)) for kind in lists.TASKS})
 
     def haystack(self, rng, num_chars):
         start = rng.randrange(len(self.haystack_text) - num_chars)
@@ -87,19 +105,21 @@ class Packer:
         self.weights = np.zeros(tokens, np.float32)
         self.document = np.zeros(tokens, np.int32)
         self.positions = np.zeros(tokens, np.int64)
+        self.labels = np.full(MAX_DOCUMENTS, -1, np.int64)
         self.used, self.num_documents, self.spans, self.num_patches = 0, 0, [], 0
 
     def add(self, encoded):
         """-> False when the document does not fit any more"""
         size = len(encoded.ids) + len(encoded.ids) % 2
         patches = sum(span.canvas.shape[0] * span.canvas.shape[1] for span in encoded.spans) // self.config.patch_size ** 2
-        if (self.used + size > self.tokens or len(self.spans) + len(encoded.spans) > NUM_IMAGES
+        if (self.used + size > self.tokens or self.num_documents + 1 >= MAX_DOCUMENTS or len(self.spans) + len(encoded.spans) > NUM_IMAGES
                 or self.num_patches + patches > NUM_PATCHES):
             return False
         begin, end = self.used, self.used + len(encoded.ids)
         self.ids[begin:end], self.weights[begin:end] = encoded.ids, encoded.weights
         self.weights[begin] = 0                    # nothing predicts the first token
         self.document[begin:begin + size] = self.num_documents
+        self.labels[self.num_documents] = encoded.label
         self.positions[begin:begin + size] = np.arange(size)
         self.spans += [Span(begin + span.position, span.canvas) for span in encoded.spans]
         self.num_patches += patches
@@ -150,17 +170,30 @@ class Packer:
         half = NUM_INDEX_ROWS // 2
         index_rows = np.concatenate((rng.integers(0, max(self.used, 1), NUM_INDEX_ROWS - half),
                                      rng.choice(answer, half) if len(answer) else np.zeros(half, np.int64)))
-        return dict(ids=self.ids, document=self.document, positions=self.positions, target_rows=rows, target_weights=weights,
-                    index_rows=index_rows, answer_weights=following, **self.image_arrays())
+        groups = -(-self.tokens // DRAFT_BLOCK)
+        anchors = np.sort(rng.choice(answer, groups) + 1) if len(answer) else np.ones(groups, np.int64)
+        return dict(ids=self.ids, document=self.document, positions=self.positions, labels=self.labels, target_rows=rows,
+                    target_weights=weights, index_rows=index_rows, answer_weights=following,
+                    anchors=np.minimum(anchors, self.tokens - DRAFT_BLOCK - 2), **self.image_arrays())
 
 
-def pack(source, tokens, rng):
+def adapted_shares(percent_right):
+    """Shares for a later run: families that are still often wrong get more, those that are solved get less."""
+    shares = {}
+    for family, share in SHARES.items():
+        need = min(2.5, max(0.4, 0.3 + (100 - percent_right.get(family, 90)) / 8))
+        shares[family] = share if family in FIXED_SHARES else share * need
+    total = sum(shares.values())
+    return {family: share / total for family, share in shares.items()}
+
+
+def pack(source, tokens, rng, shares=None):
     """One training buffer; the family furthest below its share comes next."""
-    packer = Packer(tokens, source.config)
-    spent = {family: 0.0 for family in SHARES}
-    offset = {family: source.rng.random() * 200 for family in SHARES}
+    packer, shares = Packer(tokens, source.config), shares or SHARES
+    spent = {family: 0.0 for family in shares}
+    offset = {family: source.rng.random() * 200 for family in shares}
     while True:
-        family = min(SHARES, key=lambda name: (spent[name] + offset[name]) / SHARES[name])
+        family = min(shares, key=lambda name: (spent[name] + offset[name]) / shares[name])
         encoded = source.draw(family)
         if not packer.add(encoded):
             if packer.used > tokens - MAX_DOCUMENT or not encoded.spans:

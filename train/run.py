@@ -15,7 +15,7 @@ os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
 
 import torch
 
-from . import checkpoint, mini, optimiser, parameters
+from . import checkpoint, mini, optimiser, packing, parameters
 from .loader import Loader
 from .trunk import Trunk
 
@@ -45,6 +45,7 @@ def arguments():
     add("--graph", type=int, default=1)
     add("--max-steps", type=int, default=10 ** 9)
     add("--save-every", type=float, default=150.0)
+    add("--adapt", type=int, default=0, help="give more room to the families that the last run got wrong")
     add("--draft-seconds", type=float, default=0.0)
     add("--report-every", type=float, default=10.0)
     return parser.parse_args()
@@ -73,6 +74,7 @@ class Stage:
     def __init__(self, device):
         self.device, self.static, self.graph = device, None, None
         self.sums = torch.zeros(len(STATISTICS), device=device)
+        self.right, self.judged = (torch.zeros(len(packing.LABELS), device=device) for _ in range(2))
         self.count = 0
         self.stream = torch.cuda.Stream()
         self.finished = []
@@ -113,6 +115,24 @@ class Stage:
         if len(self.finished) > MOST_AHEAD:
             self.finished.pop(0).synchronize()
 
+    @torch.no_grad()
+    def count_documents(self, rows, answer, hits):
+        """Documents whose answers are right at every token, by label."""
+        batch, size = self.static, packing.MAX_DOCUMENTS
+        document = batch["document"][rows].long()
+        wrong = torch.zeros(size, device=self.device).index_add_(0, document, answer * (1 - hits))
+        asked = torch.zeros(size, device=self.device).index_add_(0, document, answer)
+        judged = ((asked > 0) & (batch["labels"] >= 0)).float()
+        self.judged.index_add_(0, batch["labels"].clamp(min=0), judged)
+        self.right.index_add_(0, batch["labels"].clamp(min=0), judged * (wrong == 0))
+
+    def whole_documents(self):
+        """Percent of documents that were right as a whole since the last call."""
+        percent = (100 * self.right / self.judged.clamp(min=1)).tolist()
+        self.right.zero_()
+        self.judged.zero_()
+        return {label: round(value, 1) for label, value in zip(packing.LABELS, percent) if label != "text"}
+
     def means(self):
         result = (self.sums / max(self.count, 1)).tolist()
         self.sums.zero_()
@@ -136,6 +156,7 @@ class TrunkStage(Stage):
         optimiser.balance(trunk.biases["gate_bias"], trunk.biases["gate_bias_image"], state["loads"], self.optimiser.pace)
         with torch.no_grad():
             answer = (batch["target_weights"] == 1).float()
+            self.count_documents(batch["target_rows"], answer, hits.float())
             total = answer.sum()
             loads = torch.stack([load[0] for load in state["loads"]])
             worst = (loads.amax(1) / loads.mean(1)).max()
@@ -151,7 +172,12 @@ class Run:
         torch._dynamo.config.recompile_limit = 64
         os.makedirs(options.out, exist_ok=True)
         self.log_file = open(f"{options.out}/train.jsonl", "a", encoding="utf-8")
-        self.loader = Loader(options.workers, options.seed, options.tokenizer, options.text, tuple(options.faces) or (None,), options.tokens)
+        state = torch.load(options.state, map_location=self.device) if options.state and os.path.exists(options.state) else None
+        self.percent_right = state["percent_right"] if state else {}
+        shares = packing.adapted_shares(self.percent_right) if options.adapt and state else packing.SHARES
+        self.say(event="shares", **{family: round(share, 3) for family, share in shares.items()})
+        self.loader = Loader(options.workers, options.seed + (state["steps"] if state else 0), options.tokenizer, options.text,
+                             tuple(options.faces) or (None,), options.tokens, shares)
         self.config, token_map = mini.load_config(options.tokenizer)
         values, biases = parameters.initial(self.config, options.seed)
         values = {name: value.to(self.device).requires_grad_() for name, value in values.items()}
@@ -159,8 +185,9 @@ class Run:
         self.trunk = Trunk(self.config, values, biases, token_map, options.tokens, compiled=True)
         self.stage = TrunkStage(self.trunk, self.device, options)
         self.steps, self.clock = 0, Clock(options.plan, options.decay)
-        if options.state and os.path.exists(options.state):
-            self.resume(torch.load(options.state, map_location=self.device))
+        self.lowest, self.healthy = float("inf"), True
+        if state:
+            self.resume(state)
 
     def seconds(self):
         return time.time() - self.started
@@ -183,7 +210,7 @@ class Run:
     def save(self):
         values = self.trunk.values
         state = dict(optimiser=self.stage.optimiser.state(), biases=self.trunk.biases, steps=self.steps, trained=self.clock.trained(),
-                     draft={name: value.data for name, value in values.items() if name.startswith("draft_")})
+                     percent_right=self.percent_right, draft={name: value.data for name, value in values.items() if name.startswith("draft_")})
         torch.save(state, self.options.state + ".new")
         os.replace(self.options.state + ".new", self.options.state)
         self.say(event="saved", steps=self.steps, trained=round(self.clock.trained(), 1))
@@ -191,6 +218,19 @@ class Run:
     def export(self):
         size = checkpoint.write(f"{self.options.out}/mini", self.trunk.values, self.trunk.biases, self.config, self.options.tokenizer)
         self.say(event="exported", bytes=size)
+
+    def guard(self, answer_loss):
+        """Goes back to the last saved state, at half the rate, when training has come apart."""
+        self.lowest = min(self.lowest, answer_loss)
+        self.healthy = answer_loss < 1.3 * self.lowest + 0.05
+        if answer_loss < 2 * self.lowest + 0.3 or not os.path.exists(self.options.state):
+            return
+        done = self.clock.trained()
+        self.resume(torch.load(self.options.state, map_location=self.device))
+        self.clock.done = done
+        self.clock.start()
+        self.stage.optimiser.slow_down()
+        self.say(event="went back", answer_loss=answer_loss)
 
     def prepare(self):
         """Compiles by running some steps in the open, then captures a step."""
@@ -224,9 +264,13 @@ class Run:
                 means = {name: round(value, 4) for name, value in self.stage.means().items()}
                 self.say(event="train", steps=self.steps, trained=round(self.clock.trained(), 1), pace=round(self.clock.pace(self.steps), 3),
                          tokens_per_second=int((self.steps - seen) * options.tokens / spent), waited=round(waited, 1), **means)
+                self.percent_right = self.stage.whole_documents()
+                self.say(event="documents right", **self.percent_right)
+                self.guard(means["answer_loss"])
                 reported, seen, waited = time.time(), self.steps, 0.0
-            if options.state and time.time() - saved > options.save_every:
+            if options.state and time.time() - saved > options.save_every and self.healthy:
                 self.save()
+                self.export()
                 saved = time.time()
         torch.cuda.synchronize()
         if options.state:

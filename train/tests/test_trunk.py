@@ -29,7 +29,7 @@ def lively(values, biases):
 def packed_batch(tokenizer, config, tokens, device):
     source = packing.Source("test", tokenizer, config, "some words " * 3000, np.arange(300, 3000, dtype=np.int32), (None,))
     packer, documents = packing.Packer(tokens, config), []
-    families = ["images", "tools", "chat", "lists", "json", "arithmetic"]
+    families = ["images", "tools", "chat", "quote", "json", "arithmetic thinking"]
     while True:
         encoded = source.draw(families[len(documents) % len(families)])
         if not packer.add(encoded):
