@@ -19,7 +19,8 @@ namespace deepinfer::bench_ops {
 struct Machine {
   explicit Machine(const BenchOptions& options) : pool(std::max(1, options.num_threads)), context{&pool, &scratch} {
     const auto forced = options.extra.find("level");
-    const std::optional<CpuLevel> parsed = forced == options.extra.end() ? machine_cpu_level() : parse_cpu_level(forced->second);
+    const std::optional<CpuLevel> parsed =
+        forced == options.extra.end() ? machine_cpu_level() : parse_cpu_level(forced->second);
     level = std::min(parsed.value_or(machine_cpu_level()), machine_cpu_level());
     Result<KernelTable> table = KernelTable::resolve({Backend::kCpu, level});
     CHECK(table.ok());
@@ -36,7 +37,11 @@ struct Machine {
 inline double measure_fma_flops(CpuLevel level) {
   constexpr int64_t kRounds = 1 << 20;
   float keep = 0;
-  const double seconds = median_seconds(5, [&] { keep += level >= CpuLevel::kAvx512 ? fma_rounds_avx512(kRounds) : level >= CpuLevel::kAvx2 ? fma_rounds_avx2(kRounds) : 0.f; });
+  const double seconds = median_seconds(5, [&] {
+    keep += level >= CpuLevel::kAvx512 ? fma_rounds_avx512(kRounds)
+            : level >= CpuLevel::kAvx2 ? fma_rounds_avx2(kRounds)
+                                       : 0.f;
+  });
   asm volatile("" : : "r"(&keep) : "memory");
   return level >= CpuLevel::kAvx2 ? kRounds * kFlopsPerFmaRound / seconds : 0;
 }
@@ -45,7 +50,10 @@ inline double measure_fma_flops(CpuLevel level) {
 inline Buffer<uint8_t> random_codes(int64_t size, uint64_t seed) {
   Buffer<uint8_t> bytes(size);
   Rng rng(seed);
-  for (uint8_t& b : bytes) { const uint32_t r = rng.next_u32() & 0xFF; b = static_cast<uint8_t>((r & 0x7F) == 0x7F ? r - 1 : r); }
+  for (uint8_t& b : bytes) {
+    const uint32_t r = rng.next_u32() & 0xFF;
+    b = static_cast<uint8_t>((r & 0x7F) == 0x7F ? r - 1 : r);
+  }
   return bytes;
 }
 inline Buffer<uint8_t> random_scales(int64_t size, uint64_t seed) {
@@ -82,7 +90,10 @@ class WeightSet {
   }
   const WeightMatrix& next() { return weights_[next_++ % weights_.size()]; }
   bool rounds() const { return kind_ != Kind::kBf16; }
-  const char* name() const { constexpr const char* kNames[] = {"fp8", "fp4", "bf16"}; return kNames[static_cast<int>(kind_)]; }
+  const char* name() const {
+    constexpr const char* kNames[] = {"fp8", "fp4", "bf16"};
+    return kNames[static_cast<int>(kind_)];
+  }
 
  private:
   Kind kind_;

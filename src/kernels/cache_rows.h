@@ -21,8 +21,9 @@ struct RingRows {
   }
 };
 
-// One plane (compressed KV or index keys) of one kv-source layer: blocks of rows_per_block rows, found through the block
-// table of the sequence's lane. Entry j of a lane stands in block table(lane, j / rows_per_block), row j mod rows_per_block.
+// One plane (compressed KV or index keys) of one kv-source layer: blocks of rows_per_block rows, found through the
+// block table of the sequence's lane. Entry j of a lane stands in block table(lane, j / rows_per_block), row j mod
+// rows_per_block.
 template <typename Byte>
 struct PagedRows {
   Byte* base = nullptr;

@@ -20,30 +20,30 @@
 namespace deepinfer {
 
 // X(member, Params, table function)
-#define DEEPINFER_KERNELS(X)                                            \
-  X(embedding, EmbeddingParams, embedding_rows)                         \
-  X(engram_rows, EngramRowsParams, engram_rows_rows)                    \
-  X(engram_gate, EngramGateParams, engram_gate_rows)                    \
-  X(stream_mix, StreamMixParams, stream_mix_rows)                       \
-  X(stream_collapse, StreamCollapseParams, stream_collapse_rows)        \
-  X(stream_update, StreamUpdateParams, stream_update_rows)              \
-  X(norm, NormParams, norm_rows)                                        \
-  X(linear, LinearParams, linear_rows)                                  \
-  X(rope_angles, RopeAnglesParams, rope_angles_rows)                    \
-  X(rope, RopeParams, rope_rows)                                        \
-  X(pack_rows, PackRowsParams, pack_rows_rows)                          \
-  X(unpack_rows, UnpackRowsParams, unpack_rows_rows)                    \
-  X(round_rows, RoundRowsParams, round_rows_rows)                       \
-  X(scatter_rows, ScatterRowsParams, scatter_rows_rows)                 \
-  X(compressor_pool, CompressorPoolParams, compressor_pool_rows)        \
-  X(compressor_tail, CompressorTailParams, compressor_tail_rows)        \
-  X(index_scores, IndexScoresParams, index_scores_rows)                 \
-  X(top_k, TopKParams, top_k_rows)                                      \
-  X(candidate_blocks, CandidateBlocksParams, candidate_blocks_rows)     \
-  X(sparse_attention, SparseAttentionParams, sparse_attention_rows)     \
-  X(router, RouterParams, router_rows)                                  \
-  X(expert_plan, ExpertPlanParams, expert_plan_rows)                    \
-  X(experts, ExpertsParams, experts_rows)                               \
+#define DEEPINFER_KERNELS(X)                                        \
+  X(embedding, EmbeddingParams, embedding_rows)                     \
+  X(engram_rows, EngramRowsParams, engram_rows_rows)                \
+  X(engram_gate, EngramGateParams, engram_gate_rows)                \
+  X(stream_mix, StreamMixParams, stream_mix_rows)                   \
+  X(stream_collapse, StreamCollapseParams, stream_collapse_rows)    \
+  X(stream_update, StreamUpdateParams, stream_update_rows)          \
+  X(norm, NormParams, norm_rows)                                    \
+  X(linear, LinearParams, linear_rows)                              \
+  X(rope_angles, RopeAnglesParams, rope_angles_rows)                \
+  X(rope, RopeParams, rope_rows)                                    \
+  X(pack_rows, PackRowsParams, pack_rows_rows)                      \
+  X(unpack_rows, UnpackRowsParams, unpack_rows_rows)                \
+  X(round_rows, RoundRowsParams, round_rows_rows)                   \
+  X(scatter_rows, ScatterRowsParams, scatter_rows_rows)             \
+  X(compressor_pool, CompressorPoolParams, compressor_pool_rows)    \
+  X(compressor_tail, CompressorTailParams, compressor_tail_rows)    \
+  X(index_scores, IndexScoresParams, index_scores_rows)             \
+  X(top_k, TopKParams, top_k_rows)                                  \
+  X(candidate_blocks, CandidateBlocksParams, candidate_blocks_rows) \
+  X(sparse_attention, SparseAttentionParams, sparse_attention_rows) \
+  X(router, RouterParams, router_rows)                              \
+  X(expert_plan, ExpertPlanParams, expert_plan_rows)                \
+  X(experts, ExpertsParams, experts_rows)                           \
   X(expert_combine, ExpertCombineParams, expert_combine_rows)
 
 struct KernelTable {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What every op shares: the context it runs in, its cost, its backend table and the choice of a row from it.
 //
-// An op is a folder `kernels/<op>/`: `<op>.h` declares Params (plain structs of Views), `check(params)`, `estimate(params)`
-// and `<op>_rows()`, the backend table; `ref/` is the definition; other folders add rows. A row is chosen once, at load
-// (`resolve`), and then called as a function. Every CPU row gives the same bits as `ref`: sums follow the fixed lane order
-// of kernels/lanes/lanes.h, so a result depends on neither batch, chunk nor thread count, nor on the level chosen.
-// Thread: one launcher at a time per context; the pool's threads work inside a launch only.
+// An op is a folder `kernels/<op>/`: `<op>.h` declares Params (plain structs of Views), `check(params)`,
+// `estimate(params)` and `<op>_rows()`, the backend table; `ref/` is the definition; other folders add rows. A row is
+// chosen once, at load
+// (`resolve`), and then called as a function. Every CPU row gives the same bits as `ref`: sums follow the fixed lane
+// order of kernels/lanes/lanes.h, so a result depends on neither batch, chunk nor thread count, nor on the level
+// chosen. Thread: one launcher at a time per context; the pool's threads work inside a launch only.
 #pragma once
 
 #include <atomic>
@@ -23,11 +24,14 @@
 namespace deepinfer {
 
 namespace dim {
-DIM(lanes); DIM(slots); DIM(assignments); DIM(choices);
+DIM(lanes);
+DIM(slots);
+DIM(assignments);
+DIM(choices);
 }  // namespace dim
 
-inline constexpr int32_t kNoEntry = -1;   // pads a list of entries, groups or blocks at its end
-inline constexpr int64_t kSkipRow = -1;   // as an offset: this row is not written
+inline constexpr int32_t kNoEntry = -1;  // pads a list of entries, groups or blocks at its end
+inline constexpr int64_t kSkipRow = -1;  // as an offset: this row is not written
 
 struct ExecutionContext {
   ThreadPool* pool = nullptr;  // null: everything on the calling thread
@@ -53,10 +57,10 @@ struct Target {
 
 template <typename Params>
 struct KernelRow {
-  const char* name;    // "ref", "cpu/avx2"
+  const char* name;  // "ref", "cpu/avx2"
   Backend backend;
-  CpuLevel level;      // least level of a kCpu row
-  const char* needs;   // CPU features or device, in words
+  CpuLevel level;     // least level of a kCpu row
+  const char* needs;  // CPU features or device, in words
   void (*launch)(const ExecutionContext& context, const Params& params);
 };
 template <typename Params>
@@ -93,9 +97,9 @@ Result<Kernel<Params>> resolve(const char* op, KernelRows<Params> rows, const Ta
   return Kernel<Params>{op, best->name, best->launch};
 }
 
-// Runs body(item, worker) for each item; worker < num_threads() names a piece of scratch that no other call holds meanwhile.
-// Items are fixed pieces of the work, chosen without regard to the number of threads. `work` in multiply-adds or bytes:
-// small loops stay on the calling thread.
+// Runs body(item, worker) for each item; worker < num_threads() names a piece of scratch that no other call holds
+// meanwhile. Items are fixed pieces of the work, chosen without regard to the number of threads. `work` in
+// multiply-adds or bytes: small loops stay on the calling thread.
 template <typename Body>
 void for_each_item(const ExecutionContext& context, int64_t num_items, double work, const Body& body) {
   constexpr double kWorthWaking = 1 << 18;  // about 15 us of one core

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What op tests share: golden vectors, random inputs, and running a case on every row of a backend table that this machine
-// can run, with one thread and with two. For tests only.
+// What op tests share: golden vectors, random inputs, and running a case on every row of a backend table that this
+// machine can run, with one thread and with two. For tests only.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -92,7 +92,9 @@ inline std::vector<float> random_f32(Rng& rng, int64_t size, float scale) {
 // e4m3 codes without NaN, or any bytes.
 inline std::vector<uint8_t> random_e4m3(Rng& rng, int64_t size) {
   std::vector<uint8_t> values(static_cast<size_t>(size));
-  for (uint8_t& v : values) do v = static_cast<uint8_t>(rng.next_u32()); while ((v & 0x7F) == 0x7F);
+  for (uint8_t& v : values) do
+      v = static_cast<uint8_t>(rng.next_u32());
+    while ((v & 0x7F) == 0x7F);
   return values;
 }
 inline std::vector<uint8_t> random_bytes(Rng& rng, int64_t size, uint32_t low, uint32_t high) {
@@ -113,14 +115,16 @@ inline void expect_near_exact(const std::vector<bf16>& actual, const std::vector
   size_t differing = 0;
   for (size_t i = 0; i < actual.size(); ++i) {
     differing += actual[i].bits != expected[i].bits && !(to_float(actual[i]) == 0 && to_float(expected[i]) == 0);
-    EXPECT_LE(bf16_steps(actual[i], expected[i]), 1) << i << ": " << to_float(actual[i]) << " expected " << to_float(expected[i]);
+    EXPECT_LE(bf16_steps(actual[i], expected[i]), 1)
+        << i << ": " << to_float(actual[i]) << " expected " << to_float(expected[i]);
   }
   EXPECT_LE(differing, 1 + actual.size() / 1000);
 }
 
 inline void expect_close(const std::vector<float>& actual, const std::vector<float>& expected, float relative) {
   ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], relative * std::max(1e-3f, std::fabs(expected[i]))) << i;
+  for (size_t i = 0; i < actual.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], relative * std::max(1e-3f, std::fabs(expected[i]))) << i;
 }
 
 // Packed weights that own their bytes.
@@ -132,12 +136,14 @@ struct OwnedWeights {
   Bf16Matrix matrix;
 };
 inline OwnedWeights random_fp8(Rng& rng, int64_t out, int64_t in) {
-  OwnedWeights w{.codes = random_e4m3(rng, out * in), .scales = random_bytes(rng, num_scale_blocks(out) * num_scale_blocks(in), 112, 122)};
+  OwnedWeights w{.codes = random_e4m3(rng, out * in),
+                 .scales = random_bytes(rng, num_scale_blocks(out) * num_scale_blocks(in), 112, 122)};
   w.fp8 = {w.codes.data(), w.scales.data(), out, in};
   return w;
 }
 inline OwnedWeights random_fp4(Rng& rng, int64_t out, int64_t in) {
-  OwnedWeights w{.codes = random_bytes(rng, out * in / 2, 0, 256), .scales = random_bytes(rng, out * (in / 32), 112, 122)};
+  OwnedWeights w{.codes = random_bytes(rng, out * in / 2, 0, 256),
+                 .scales = random_bytes(rng, out * (in / 32), 112, 122)};
   w.fp4 = {w.codes.data(), w.scales.data(), out, in};
   return w;
 }

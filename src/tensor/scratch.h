@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Working memory of ops: a stack of 64-byte aligned pieces that are given back together when their Frame ends. It grows to
-// the largest step it has seen and then allocates nothing. Contents are not cleared. Thread: the one that launches ops.
+// Working memory of ops: a stack of 64-byte aligned pieces that are given back together when their Frame ends. It grows
+// to the largest step it has seen and then allocates nothing. Contents are not cleared. Thread: the one that launches
+// ops.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,10 @@ class Scratch {
   class Frame {
    public:
     explicit Frame(Scratch& scratch) : scratch_(scratch), block_(scratch.block_), used_(scratch.used_) {}
-    ~Frame() { scratch_.block_ = block_; scratch_.used_ = used_; }
+    ~Frame() {
+      scratch_.block_ = block_;
+      scratch_.used_ = used_;
+    }
     Frame(const Frame&) = delete;
     Frame& operator=(const Frame&) = delete;
 
@@ -37,7 +41,10 @@ class Scratch {
 
  private:
   uint8_t* take_bytes(int64_t bytes) {
-    while (block_ < blocks_.size() && used_ + bytes > blocks_[block_].size()) { ++block_; used_ = 0; }
+    while (block_ < blocks_.size() && used_ + bytes > blocks_[block_].size()) {
+      ++block_;
+      used_ = 0;
+    }
     if (block_ == blocks_.size()) {
       const int64_t previous = blocks_.empty() ? int64_t{1} << 19 : blocks_.back().size();
       blocks_.emplace_back(bytes > 2 * previous ? bytes : 2 * previous);

@@ -12,7 +12,8 @@ void compressor_tail_ref(const ExecutionContext& context, const CompressorTailPa
 
 Status check(const CompressorPoolParams& p) {
   const int64_t groups = p.lane.size[0], head_dim = p.kv.size[1];
-  if (p.ratio < 2 || p.ratio > kCompressRatioMax) return invalid_argument(fmt::format("ratio is {}, expected 2..{}", p.ratio, kCompressRatioMax));
+  if (p.ratio < 2 || p.ratio > kCompressRatioMax)
+    return invalid_argument(fmt::format("ratio is {}, expected 2..{}", p.ratio, kCompressRatioMax));
   TRY(check_rows("kv", p.kv));
   TRY(check_rows("gate", p.gate));
   TRY(check_rows("tail", p.tail));
@@ -45,11 +46,13 @@ Cost estimate(const CompressorTailParams& p) {
 }
 
 KernelRows<CompressorPoolParams> compressor_pool_rows() {
-  static const KernelRow<CompressorPoolParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", compressor_pool_ref}};
+  static const KernelRow<CompressorPoolParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", compressor_pool_ref}};
   return kRows;
 }
 KernelRows<CompressorTailParams> compressor_tail_rows() {
-  static const KernelRow<CompressorTailParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", compressor_tail_ref}};
+  static const KernelRow<CompressorTailParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", compressor_tail_ref}};
   return kRows;
 }
 

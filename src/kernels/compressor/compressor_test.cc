@@ -8,8 +8,9 @@ namespace {
 using namespace testing_ops;
 
 // Pools groups of one lane over `positions` rows given in steps cut at `cuts`, as an engine would.
-std::vector<bf16> pool_in_steps(const KernelRow<CompressorPoolParams>& pool, const ExecutionContext& context, int ratio, int64_t head_dim,
-                                const std::vector<float>& kv, const std::vector<float>& gate, const std::vector<int64_t>& cuts) {
+std::vector<bf16> pool_in_steps(const KernelRow<CompressorPoolParams>& pool, const ExecutionContext& context, int ratio,
+                                int64_t head_dim, const std::vector<float>& kv, const std::vector<float>& gate,
+                                const std::vector<int64_t>& cuts) {
   const int64_t slots = 7;
   std::vector<float> tail(static_cast<size_t>(2 * slots * 2 * head_dim), NAN);
   std::vector<bf16> out;
@@ -26,15 +27,27 @@ std::vector<bf16> pool_in_steps(const KernelRow<CompressorPoolParams>& pool, con
       num_rows.push_back(static_cast<int32_t>(std::min<int64_t>(ratio, p - begin + 1)));
     }
     const int64_t groups = static_cast<int64_t>(lane.size()), rows = end - begin;
-    const View<const float, dim::tokens, dim::head_dim> kv_view(kv.data() + begin * head_dim, {rows, head_dim}), gate_view(gate.data() + begin * head_dim, {rows, head_dim});
+    const View<const float, dim::tokens, dim::head_dim> kv_view(kv.data() + begin * head_dim, {rows, head_dim}),
+        gate_view(gate.data() + begin * head_dim, {rows, head_dim});
     const View<float, dim::lanes, dim::slots, dim::columns> tail_view(tail.data(), {2, slots, 2 * head_dim});
     std::vector<bf16> pooled(static_cast<size_t>(groups * head_dim));
-    const CompressorPoolParams params{.ratio = ratio, .kv = kv_view, .gate = gate_view, .tail = tail_view, .lane = {lane.data(), {groups}}, .last_row = {last_row.data(), {groups}},
-                                      .last_position = {last_position.data(), {groups}}, .num_rows = {num_rows.data(), {groups}}, .out = {pooled.data(), {groups, head_dim}}};
+    const CompressorPoolParams params{.ratio = ratio,
+                                      .kv = kv_view,
+                                      .gate = gate_view,
+                                      .tail = tail_view,
+                                      .lane = {lane.data(), {groups}},
+                                      .last_row = {last_row.data(), {groups}},
+                                      .last_position = {last_position.data(), {groups}},
+                                      .num_rows = {num_rows.data(), {groups}},
+                                      .out = {pooled.data(), {groups, head_dim}}};
     EXPECT_TRUE(check(params).ok()) << check(params).message();
     pool.launch(context, params);
     out.insert(out.end(), pooled.begin(), pooled.end());
-    compressor_tail_rows()[0].launch(context, {.kv = kv_view, .gate = gate_view, .lane = {row_lane.data(), {rows}}, .position = {position.data(), {rows}}, .tail = tail_view});
+    compressor_tail_rows()[0].launch(context, {.kv = kv_view,
+                                               .gate = gate_view,
+                                               .lane = {row_lane.data(), {rows}},
+                                               .position = {position.data(), {rows}},
+                                               .tail = tail_view});
   }
   return out;
 }
@@ -51,9 +64,13 @@ TEST(Compressor, PoolsByTheSoftmaxOfTheGate) {
       for (int64_t g = 0; g < rows / ratio; ++g)
         for (int64_t d = 0; d < head_dim; ++d) {
           double sum = 0, pooled = 0;
-          for (int i = 0; i < ratio; ++i) sum += std::exp(double(gate[static_cast<size_t>((g * ratio + i) * head_dim + d)]));
-          for (int i = 0; i < ratio; ++i) pooled += std::exp(double(gate[static_cast<size_t>((g * ratio + i) * head_dim + d)])) / sum * kv[static_cast<size_t>((g * ratio + i) * head_dim + d)];
-          EXPECT_LE(bf16_steps(out[static_cast<size_t>(g * head_dim + d)], to_bf16(static_cast<float>(pooled))), std::fabs(pooled) < 1e-2 ? 4 : 1);
+          for (int i = 0; i < ratio; ++i)
+            sum += std::exp(double(gate[static_cast<size_t>((g * ratio + i) * head_dim + d)]));
+          for (int i = 0; i < ratio; ++i)
+            pooled += std::exp(double(gate[static_cast<size_t>((g * ratio + i) * head_dim + d)])) / sum *
+                      kv[static_cast<size_t>((g * ratio + i) * head_dim + d)];
+          EXPECT_LE(bf16_steps(out[static_cast<size_t>(g * head_dim + d)], to_bf16(static_cast<float>(pooled))),
+                    std::fabs(pooled) < 1e-2 ? 4 : 1);
         }
     });
   }
@@ -68,7 +85,9 @@ TEST(Compressor, StepsDoNotChangeTheResult) {
     for (const int ratio : {2, 4}) {
       const auto whole = pool_in_steps(row, context, ratio, head_dim, kv, gate, {0, rows});
       EXPECT_EQ(whole, pool_in_steps(row, context, ratio, head_dim, kv, gate, {0, 1, 2, 3, 8, 13, 17, 20}));
-      EXPECT_EQ(whole, compressor_pool_rows().size() ? pool_in_steps(compressor_pool_rows()[0], context, ratio, head_dim, kv, gate, {0, rows}) : whole);
+      EXPECT_EQ(whole, compressor_pool_rows().size()
+                           ? pool_in_steps(compressor_pool_rows()[0], context, ratio, head_dim, kv, gate, {0, rows})
+                           : whole);
     }
   });
 }

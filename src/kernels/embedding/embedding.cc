@@ -18,11 +18,13 @@ Status check(const EmbeddingParams& p) {
 }
 
 Cost estimate(const EmbeddingParams& p) {
-  return {.bytes_read = 2 * static_cast<double>(p.token.size[0] * p.embed.in), .bytes_written = 2 * static_cast<double>(p.out.num_elements())};
+  return {.bytes_read = 2 * static_cast<double>(p.token.size[0] * p.embed.in),
+          .bytes_written = 2 * static_cast<double>(p.out.num_elements())};
 }
 
 KernelRows<EmbeddingParams> embedding_rows() {
-  static const KernelRow<EmbeddingParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", embedding_ref}};
+  static const KernelRow<EmbeddingParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", embedding_ref}};
   return kRows;
 }
 

@@ -11,9 +11,9 @@
 namespace deepinfer {
 
 struct EmbeddingParams {
-  Bf16Matrix embed;                                              // [vocab, hidden]
+  Bf16Matrix embed;  // [vocab, hidden]
   View<const TokenId, dim::tokens> token;
-  View<const int32_t, dim::tokens> image_row;                    // data may be null
+  View<const int32_t, dim::tokens> image_row;  // data may be null
   View<const bf16, dim::rows, dim::hidden> image_rows;
   View<bf16, dim::tokens, dim::streams, dim::hidden> out;
 };

@@ -32,7 +32,8 @@ Status check(const EngramGateParams& p) {
 
 Cost estimate(const EngramRowsParams& p) {
   const double rows = static_cast<double>(p.row.num_elements()), columns = static_cast<double>(p.table.columns);
-  return {.flops = rows * columns, .bytes_read = rows * (columns + columns / 32 + 8), .bytes_written = 2 * rows * columns};
+  return {
+      .flops = rows * columns, .bytes_read = rows * (columns + columns / 32 + 8), .bytes_written = 2 * rows * columns};
 }
 Cost estimate(const EngramGateParams& p) {
   const double n = static_cast<double>(p.x.num_elements());
@@ -40,11 +41,13 @@ Cost estimate(const EngramGateParams& p) {
 }
 
 KernelRows<EngramRowsParams> engram_rows_rows() {
-  static const KernelRow<EngramRowsParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", engram_rows_ref}};
+  static const KernelRow<EngramRowsParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", engram_rows_ref}};
   return kRows;
 }
 KernelRows<EngramGateParams> engram_gate_rows() {
-  static const KernelRow<EngramGateParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", engram_gate_ref},
+  static const KernelRow<EngramGateParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", engram_gate_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", engram_gate_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", engram_gate_avx512}};
   return kRows;

@@ -26,7 +26,8 @@ Status check(const ExpertPlanParams& p) {
   TRY(check_shape("assignment_weight", p.assignment_weight, {total}));
   for (int64_t t = 0; t < p.expert.size[0]; ++t)
     for (int64_t c = 0; c < p.expert.size[1]; ++c)
-      if (p.expert(t, c) < 0 || p.expert(t, c) >= experts) return invalid_argument(fmt::format("expert({}, {}) is {}, expected 0..{}", t, c, p.expert(t, c), experts - 1));
+      if (p.expert(t, c) < 0 || p.expert(t, c) >= experts)
+        return invalid_argument(fmt::format("expert({}, {}) is {}, expected 0..{}", t, c, p.expert(t, c), experts - 1));
   return {};
 }
 
@@ -68,7 +69,8 @@ Cost estimate(const ExpertPlanParams& p) {
 }
 
 Cost estimate(const ExpertsParams& p) {
-  Cost cost{.bytes_read = 2 * static_cast<double>(p.out.num_elements()), .bytes_written = 2 * static_cast<double>(p.out.num_elements())};
+  Cost cost{.bytes_read = 2 * static_cast<double>(p.out.num_elements()),
+            .bytes_written = 2 * static_cast<double>(p.out.num_elements())};
   for (size_t e = 0; e < p.experts.size(); ++e) {
     const double rows = p.begin(e + 1) - p.begin(e);
     if (rows == 0) continue;
@@ -80,22 +82,26 @@ Cost estimate(const ExpertsParams& p) {
 }
 
 Cost estimate(const ExpertCombineParams& p) {
-  const double n = static_cast<double>(p.out.num_elements()), terms = static_cast<double>(p.assignment.size[1]) + (p.shared.data ? 1 : 0);
+  const double n = static_cast<double>(p.out.num_elements()),
+               terms = static_cast<double>(p.assignment.size[1]) + (p.shared.data ? 1 : 0);
   return {.flops = n * terms, .bytes_read = 2 * n * terms, .bytes_written = 2 * n};
 }
 
 KernelRows<ExpertPlanParams> expert_plan_rows() {
-  static const KernelRow<ExpertPlanParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", expert_plan_ref}};
+  static const KernelRow<ExpertPlanParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", expert_plan_ref}};
   return kRows;
 }
 KernelRows<ExpertsParams> experts_rows() {
-  static const KernelRow<ExpertsParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", experts_ref},
+  static const KernelRow<ExpertsParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", experts_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", experts_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", experts_avx512}};
   return kRows;
 }
 KernelRows<ExpertCombineParams> expert_combine_rows() {
-  static const KernelRow<ExpertCombineParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", expert_combine_ref},
+  static const KernelRow<ExpertCombineParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", expert_combine_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", expert_combine_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", expert_combine_avx512}};
   return kRows;

@@ -7,9 +7,11 @@ using namespace bench_ops;
 
 Status bench_experts(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
-  const double triad = measure_triad_bytes_per_second(), peak = measure_fma_flops(machine.level) * machine.context.num_threads();
+  const double triad = measure_triad_bytes_per_second(),
+               peak = measure_fma_flops(machine.level) * machine.context.num_threads();
   const int64_t hidden = 5120, inner = 2304, num_experts = options.quick ? 6 : 48, choices = 6;
-  WeightSet up(WeightSet::Kind::kFp4, inner, hidden, static_cast<int>(num_experts)), down(WeightSet::Kind::kFp4, hidden, inner, static_cast<int>(num_experts));
+  WeightSet up(WeightSet::Kind::kFp4, inner, hidden, static_cast<int>(num_experts)),
+      down(WeightSet::Kind::kFp4, hidden, inner, static_cast<int>(num_experts));
   std::vector<ExpertMatrices> experts(static_cast<size_t>(num_experts));
   for (ExpertMatrices& e : experts) e = {up.next(), up.next(), down.next()};
   for (const int64_t rows : {1, 64}) {
@@ -19,12 +21,18 @@ Status bench_experts(const BenchOptions& options, BenchReport& report) {
     std::vector<int32_t> begin(static_cast<size_t>(num_experts) + 1), token(static_cast<size_t>(total));
     const std::vector<float> weight(static_cast<size_t>(total), 0.25f);
     int64_t first = 0;  // the next expert to be used, so that one row finds its experts in no cache
-    ExpertsParams params{.x = {x.data(), {rows, hidden}}, .experts = experts, .begin = {begin.data(), {num_experts + 1}}, .token = {token.data(), {total}}, .weight = {weight.data(), {total}},
-                         .swiglu_limit = 10.f, .out = {y.data(), {total, hidden}}};
+    ExpertsParams params{.x = {x.data(), {rows, hidden}},
+                         .experts = experts,
+                         .begin = {begin.data(), {num_experts + 1}},
+                         .token = {token.data(), {total}},
+                         .weight = {weight.data(), {total}},
+                         .swiglu_limit = 10.f,
+                         .out = {y.data(), {total, hidden}}};
     Cost cost;
     const double seconds = median_seconds(options.quick ? 1 : 7, [&] {
       std::vector<int64_t> load(static_cast<size_t>(num_experts));
-      for (int64_t a = 0; a < total; ++a) ++load[static_cast<size_t>((first + (rows == 1 ? a : a % num_experts)) % num_experts)];
+      for (int64_t a = 0; a < total; ++a)
+        ++load[static_cast<size_t>((first + (rows == 1 ? a : a % num_experts)) % num_experts)];
       for (size_t e = 0; e < load.size(); ++e) begin[e + 1] = begin[e] + static_cast<int32_t>(load[e]);
       for (int64_t a = 0; a < total; ++a) token[static_cast<size_t>(a)] = static_cast<int32_t>(a % rows);
       first += choices;
@@ -32,8 +40,18 @@ Status bench_experts(const BenchOptions& options, BenchReport& report) {
       cost = estimate(params);
     });
     const std::string name = "experts 6 choices, rows " + std::to_string(rows);
-    report.add({.name = name, .value = cost.bytes_read / seconds / 1e9, .unit = "GB/s", .ceiling = triad / 1e9, .ceiling_name = "triad, 1 thread", .note = to_string(machine.level)});
-    report.add({.name = name, .value = cost.flops / seconds / 1e9, .unit = "GFLOP/s", .ceiling = peak / 1e9, .ceiling_name = "fp32 fma", .note = to_string(machine.level)});
+    report.add({.name = name,
+                .value = cost.bytes_read / seconds / 1e9,
+                .unit = "GB/s",
+                .ceiling = triad / 1e9,
+                .ceiling_name = "triad, 1 thread",
+                .note = to_string(machine.level)});
+    report.add({.name = name,
+                .value = cost.flops / seconds / 1e9,
+                .unit = "GFLOP/s",
+                .ceiling = peak / 1e9,
+                .ceiling_name = "fp32 fma",
+                .note = to_string(machine.level)});
   }
   return {};
 }

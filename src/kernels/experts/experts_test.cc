@@ -16,8 +16,12 @@ struct GoldenExpert {
 GoldenExpert load(const std::string& kind) {
   const auto bytes = [&](const char* name) { return units().raw<uint8_t>("expert." + kind + "." + name); };
   GoldenExpert e{bytes("w1"), bytes("w1.s"), bytes("w2"), bytes("w2.s"), bytes("w3"), bytes("w3.s"), {}};
-  if (kind == "fp8") e.matrices = {Fp8Matrix{e.w1.data(), e.s1.data(), 96, 64}, Fp8Matrix{e.w3.data(), e.s3.data(), 96, 64}, Fp8Matrix{e.w2.data(), e.s2.data(), 64, 96}};
-  else e.matrices = {Fp4Matrix{e.w1.data(), e.s1.data(), 96, 64}, Fp4Matrix{e.w3.data(), e.s3.data(), 96, 64}, Fp4Matrix{e.w2.data(), e.s2.data(), 64, 96}};
+  if (kind == "fp8")
+    e.matrices = {Fp8Matrix{e.w1.data(), e.s1.data(), 96, 64}, Fp8Matrix{e.w3.data(), e.s3.data(), 96, 64},
+                  Fp8Matrix{e.w2.data(), e.s2.data(), 64, 96}};
+  else
+    e.matrices = {Fp4Matrix{e.w1.data(), e.s1.data(), 96, 64}, Fp4Matrix{e.w3.data(), e.s3.data(), 96, 64},
+                  Fp4Matrix{e.w2.data(), e.s2.data(), 64, 96}};
   return e;
 }
 }  // namespace
@@ -30,11 +34,17 @@ TEST(Experts, EqualTheGoldenOnesWithAndWithoutClampAndWeight) {
     const GoldenExpert expert = load(kind);
     for (const auto& [name, limit] : {std::pair<const char*, float>{"10", 10.f}, {"0.5", 0.5f}, {"0", 0.f}}) {
       for (const bool weighted : {true, false}) {
-        const auto expected = units().raw<bf16>(std::string("expert.") + kind + ".lim" + name + (weighted ? ".y" : ".y_noweight"));
+        const auto expected =
+            units().raw<bf16>(std::string("expert.") + kind + ".lim" + name + (weighted ? ".y" : ".y_noweight"));
         on_every_row<ExpertsParams>(experts_rows(), [&](const auto& row, const ExecutionContext& context) {
           SCOPED_TRACE(std::string(kind) + " limit " + name + (weighted ? " weighted" : ""));
           std::vector<bf16> y(expected.size());
-          row.launch(context, {.x = {x.data(), {6, 64}}, .experts = {&expert.matrices, 1}, .begin = {begin.data(), {2}}, .weight = {weighted ? weights.data() : nullptr, {6}}, .swiglu_limit = limit, .out = {y.data(), {6, 64}}});
+          row.launch(context, {.x = {x.data(), {6, 64}},
+                               .experts = {&expert.matrices, 1},
+                               .begin = {begin.data(), {2}},
+                               .weight = {weighted ? weights.data() : nullptr, {6}},
+                               .swiglu_limit = limit,
+                               .out = {y.data(), {6, 64}}});
           expect_near_exact(y, expected);
         });
       }
@@ -56,7 +66,13 @@ TEST(Experts, EveryRowEqualsTheReferenceWithUnevenLoads) {
   for (int a = 0; a < 19; ++a) token.push_back(static_cast<int32_t>(rng.below(tokens)));
   const auto weight = random_f32(rng, 19, 1.f);
   expect_rows_agree(experts_rows(), std::vector<bf16>(19 * hidden), [&](auto& y) {
-    return ExpertsParams{.x = {x.data(), {tokens, hidden}}, .experts = experts, .begin = {begin.data(), {5}}, .token = {token.data(), {19}}, .weight = {weight.data(), {19}}, .swiglu_limit = 2.f, .out = {y.data(), {19, hidden}}};
+    return ExpertsParams{.x = {x.data(), {tokens, hidden}},
+                         .experts = experts,
+                         .begin = {begin.data(), {5}},
+                         .token = {token.data(), {19}},
+                         .weight = {weight.data(), {19}},
+                         .swiglu_limit = 2.f,
+                         .out = {y.data(), {19, hidden}}};
   });
 }
 
@@ -74,15 +90,21 @@ TEST(ExpertPlan, SortsByExpertAndKeepsTokensInOrder) {
   on_every_row<ExpertPlanParams>(expert_plan_rows(), [&](const auto& row, const ExecutionContext& context) {
     std::vector<int32_t> begin(experts + 1), token(static_cast<size_t>(tokens * choices)), assignment(token.size());
     std::vector<float> sorted_weight(token.size());
-    const ExpertPlanParams p{.expert = {expert.data(), {tokens, choices}}, .weight = {weight.data(), {tokens, choices}}, .begin = {begin.data(), {experts + 1}}, .token = {token.data(), {tokens * choices}},
-                             .assignment_weight = {sorted_weight.data(), {tokens * choices}}, .assignment = {assignment.data(), {tokens, choices}}};
+    const ExpertPlanParams p{.expert = {expert.data(), {tokens, choices}},
+                             .weight = {weight.data(), {tokens, choices}},
+                             .begin = {begin.data(), {experts + 1}},
+                             .token = {token.data(), {tokens * choices}},
+                             .assignment_weight = {sorted_weight.data(), {tokens * choices}},
+                             .assignment = {assignment.data(), {tokens, choices}}};
     ASSERT_TRUE(check(p).ok());
     row.launch(context, p);
     EXPECT_EQ(begin[0], 0);
     EXPECT_EQ(begin[experts], tokens * choices);
     for (int64_t e = 0; e < experts; ++e)
       for (int32_t a = begin[static_cast<size_t>(e)]; a < begin[static_cast<size_t>(e) + 1]; ++a) {
-        if (a > begin[static_cast<size_t>(e)]) { EXPECT_LT(token[static_cast<size_t>(a) - 1], token[static_cast<size_t>(a)]); }
+        if (a > begin[static_cast<size_t>(e)]) {
+          EXPECT_LT(token[static_cast<size_t>(a) - 1], token[static_cast<size_t>(a)]);
+        }
         bool found = false;
         for (int64_t c = 0; c < choices; ++c) {
           const size_t choice = static_cast<size_t>(token[static_cast<size_t>(a)] * choices + c);
@@ -93,7 +115,10 @@ TEST(ExpertPlan, SortsByExpertAndKeepsTokensInOrder) {
     for (int64_t t = 0; t < tokens; ++t)
       for (int64_t c = 0; c < choices; ++c) {
         EXPECT_EQ(token[static_cast<size_t>(assignment[static_cast<size_t>(t * choices + c)])], t);
-        if (c > 0) { EXPECT_LT(assignment[static_cast<size_t>(t * choices + c - 1)], assignment[static_cast<size_t>(t * choices + c)]); }
+        if (c > 0) {
+          EXPECT_LT(assignment[static_cast<size_t>(t * choices + c - 1)],
+                    assignment[static_cast<size_t>(t * choices + c)]);
+        }
       }
   });
 }
@@ -104,15 +129,20 @@ TEST(ExpertCombine, AddsInAscendingExpertOrderThenShared) {
     const int64_t tokens = 4, choices = 3;
     const auto y = random_bf16(rng, tokens * choices * hidden, 100.f), shared = random_bf16(rng, tokens * hidden, 1.f);
     std::vector<int32_t> assignment;
-    for (int32_t i = 0; i < tokens * choices; ++i) assignment.push_back(static_cast<int32_t>((i % choices) * tokens + i / choices));
+    for (int32_t i = 0; i < tokens * choices; ++i)
+      assignment.push_back(static_cast<int32_t>((i % choices) * tokens + i / choices));
     for (const bool with_shared : {true, false}) {
       on_every_row<ExpertCombineParams>(expert_combine_rows(), [&](const auto& row, const ExecutionContext& context) {
         std::vector<bf16> out(static_cast<size_t>(tokens * hidden));
-        row.launch(context, {.y = {y.data(), {tokens * choices, hidden}}, .assignment = {assignment.data(), {tokens, choices}}, .shared = {with_shared ? shared.data() : nullptr, {tokens, hidden}}, .out = {out.data(), {tokens, hidden}}});
+        row.launch(context, {.y = {y.data(), {tokens * choices, hidden}},
+                             .assignment = {assignment.data(), {tokens, choices}},
+                             .shared = {with_shared ? shared.data() : nullptr, {tokens, hidden}},
+                             .out = {out.data(), {tokens, hidden}}});
         for (int64_t t = 0; t < tokens; ++t)
           for (int64_t d = 0; d < hidden; ++d) {
             float sum = 0;
-            for (int64_t c = 0; c < choices; ++c) sum += to_float(y[static_cast<size_t>((c * tokens + t) * hidden + d)]);
+            for (int64_t c = 0; c < choices; ++c)
+              sum += to_float(y[static_cast<size_t>((c * tokens + t) * hidden + d)]);
             if (with_shared) sum += to_float(shared[static_cast<size_t>(t * hidden + d)]);
             EXPECT_EQ(out[static_cast<size_t>(t * hidden + d)].bits, to_bf16(sum).bits);
           }

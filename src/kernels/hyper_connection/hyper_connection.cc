@@ -75,23 +75,28 @@ Cost estimate(const StreamCollapseParams& p) {
 }
 Cost estimate(const StreamUpdateParams& p) {
   const double n = static_cast<double>(p.x.num_elements());
-  return {.flops = 2 * n * static_cast<double>(p.x.size[1] + 1), .bytes_read = 2 * n + 2 * static_cast<double>(p.y.num_elements()), .bytes_written = 2 * n};
+  return {.flops = 2 * n * static_cast<double>(p.x.size[1] + 1),
+          .bytes_read = 2 * n + 2 * static_cast<double>(p.y.num_elements()),
+          .bytes_written = 2 * n};
 }
 
 KernelRows<StreamMixParams> stream_mix_rows() {
-  static const KernelRow<StreamMixParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_mix_ref},
+  static const KernelRow<StreamMixParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_mix_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_mix_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_mix_avx512}};
   return kRows;
 }
 KernelRows<StreamCollapseParams> stream_collapse_rows() {
-  static const KernelRow<StreamCollapseParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_collapse_ref},
+  static const KernelRow<StreamCollapseParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_collapse_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_collapse_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_collapse_avx512}};
   return kRows;
 }
 KernelRows<StreamUpdateParams> stream_update_rows() {
-  static const KernelRow<StreamUpdateParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_update_ref},
+  static const KernelRow<StreamUpdateParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_update_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_update_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_update_avx512}};
   return kRows;

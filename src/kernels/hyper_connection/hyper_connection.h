@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Single-pass mHC (model.md 3.2): the mixing of the residual streams around a sublayer. Streams are bf16 between sublayers,
-// everything inside is fp32, one rounding at the end. Number of streams S = 1..8.
-// Mixing one sublayer: (pre', post, comb) = mix(X); u = collapse(pre of the previous sublayer, X); y = sublayer(norm(u));
-// X = update(post, comb, y, X); pre = pre'.
+// Single-pass mHC (model.md 3.2): the mixing of the residual streams around a sublayer. Streams are bf16 between
+// sublayers, everything inside is fp32, one rounding at the end. Number of streams S = 1..8. Mixing one sublayer:
+// (pre', post, comb) = mix(X); u = collapse(pre of the previous sublayer, X); y = sublayer(norm(u)); X = update(post,
+// comb, y, X); pre = pre'.
 #pragma once
 
 #include "kernels/op.h"
@@ -14,8 +14,9 @@ namespace deepinfer {
 inline constexpr int kStreamsMax = 8;
 
 // z = (fn flatten(X)) * 1/sqrt(mean(X^2) + norm_epsilon), products rounded to fp32, sums in lane order over S*hidden;
-// pre = sigmoid(z*scale0 + base) + epsilon; post = 2 sigmoid(z*scale1 + base); comb = Sinkhorn(z*scale2 + base): softmax over
-// destinations + epsilon, a column step, then iterations - 1 times a row and a column step, each dividing by (sum + epsilon).
+// pre = sigmoid(z*scale0 + base) + epsilon; post = 2 sigmoid(z*scale1 + base); comb = Sinkhorn(z*scale2 + base):
+// softmax over destinations + epsilon, a column step, then iterations - 1 times a row and a column step, each dividing
+// by (sum + epsilon).
 struct StreamMixParams {
   View<const bf16, dim::tokens, dim::streams, dim::hidden> x;  // [tokens, S, hidden], last two dimensions contiguous
   F32Matrix fn;                                                // [(2+S)*S, S*hidden]: pre, post, comb (source-major)
@@ -24,7 +25,7 @@ struct StreamMixParams {
   float norm_epsilon = 1e-20f, epsilon = 1e-6f;
   int iterations = 20;
   View<float, dim::tokens, dim::streams> pre, post;
-  View<float, dim::tokens, dim::streams, dim::streams> comb;   // [tokens, source, destination]
+  View<float, dim::tokens, dim::streams, dim::streams> comb;  // [tokens, source, destination]
 };
 Status check(const StreamMixParams& params);
 Cost estimate(const StreamMixParams& params);

@@ -10,21 +10,35 @@ constexpr int64_t kTokens = 9, kStreams = 4, kHidden = 96;
 
 // Outputs of one mixing, and the params over them.
 struct Mix {
-  Mix(int64_t tokens, int64_t streams) : pre(static_cast<size_t>(tokens * streams)), post(pre.size()), comb(static_cast<size_t>(tokens * streams * streams)), tokens_(tokens), streams_(streams) {}
-  StreamMixParams params(const std::vector<bf16>& x, int64_t hidden, const std::vector<float>& fn, const std::vector<float>& base, const std::vector<float>& scale) {
+  Mix(int64_t tokens, int64_t streams)
+      : pre(static_cast<size_t>(tokens * streams)),
+        post(pre.size()),
+        comb(static_cast<size_t>(tokens * streams * streams)),
+        tokens_(tokens),
+        streams_(streams) {}
+  StreamMixParams params(const std::vector<bf16>& x, int64_t hidden, const std::vector<float>& fn,
+                         const std::vector<float>& base, const std::vector<float>& scale) {
     const int64_t out = (2 + streams_) * streams_;
-    return {.x = {x.data(), {tokens_, streams_, hidden}}, .fn = {fn.data(), out, streams_ * hidden}, .base = {base.data(), out}, .scale = {scale.data(), 3},
-            .pre = {pre.data(), {tokens_, streams_}}, .post = {post.data(), {tokens_, streams_}}, .comb = {comb.data(), {tokens_, streams_, streams_}}};
+    return {.x = {x.data(), {tokens_, streams_, hidden}},
+            .fn = {fn.data(), out, streams_ * hidden},
+            .base = {base.data(), out},
+            .scale = {scale.data(), 3},
+            .pre = {pre.data(), {tokens_, streams_}},
+            .post = {post.data(), {tokens_, streams_}},
+            .comb = {comb.data(), {tokens_, streams_, streams_}}};
   }
   std::vector<float> pre, post, comb;
   int64_t tokens_, streams_;
 };
 }  // namespace
 
-// The golden file gives the mixed values (after 1/rms), not fn: an fn whose row o has one entry reproduces them exactly enough.
+// The golden file gives the mixed values (after 1/rms), not fn: an fn whose row o has one entry reproduces them exactly
+// enough.
 TEST(StreamMix, CoefficientsOfGoldenMixedValuesAreTheGoldenOnes) {
-  const auto mix = units().raw<float>("hc.mix"), base = units().raw<float>("hc.base"), scale = units().raw<float>("hc.scale");
-  const auto pre = units().raw<float>("hc.pre"), post = units().raw<float>("hc.post"), comb = units().raw<float>("hc.comb");
+  const auto mix = units().raw<float>("hc.mix"), base = units().raw<float>("hc.base"),
+             scale = units().raw<float>("hc.scale");
+  const auto pre = units().raw<float>("hc.pre"), post = units().raw<float>("hc.post"),
+             comb = units().raw<float>("hc.comb");
   std::vector<bf16> x(static_cast<size_t>(kStreams * kHidden), to_bf16(0.f));
   x[0] = to_bf16(1.f);  // 1/rms = sqrt(size)
   const float rms_inverse = 1.f / std::sqrt(1.f / static_cast<float>(x.size()));
@@ -47,7 +61,8 @@ TEST(StreamMix, EveryRowEqualsTheReferenceOnOddSizes) {
     for (const int64_t hidden : {3, 32, 97}) {
       const int64_t tokens = 3, out = (2 + streams) * streams;
       const auto x = random_bf16(rng, tokens * streams * hidden, 1.f);
-      const auto fn = random_f32(rng, out * streams * hidden, 0.1f), base = random_f32(rng, out, 1.f), scale = random_f32(rng, 3, 1.f);
+      const auto fn = random_f32(rng, out * streams * hidden, 0.1f), base = random_f32(rng, out, 1.f),
+                 scale = random_f32(rng, 3, 1.f);
       Mix expected(tokens, streams);
       bool first = true;
       on_every_row<StreamMixParams>(stream_mix_rows(), [&](const auto& row, const ExecutionContext& context) {
@@ -71,7 +86,8 @@ TEST(StreamMix, ColumnsOfTheCombinationSumToOne) {
   on_every_row<StreamMixParams>(stream_mix_rows(), [&](const auto& row, const ExecutionContext& context) {
     Mix out(1, 4);
     row.launch(context, out.params(x, 64, fn, base, scale));
-    for (size_t j = 0; j < 4; ++j) EXPECT_NEAR(out.comb[j] + out.comb[4 + j] + out.comb[8 + j] + out.comb[12 + j], 1.f, 3e-6f);
+    for (size_t j = 0; j < 4; ++j)
+      EXPECT_NEAR(out.comb[j] + out.comb[4 + j] + out.comb[8 + j] + out.comb[12 + j], 1.f, 3e-6f);
   });
 }
 
@@ -80,7 +96,9 @@ TEST(StreamCollapse, EqualsTheGoldenInput) {
   const auto pre = units().raw<float>("hc.pre");
   on_every_row<StreamCollapseParams>(stream_collapse_rows(), [&](const auto& row, const ExecutionContext& context) {
     std::vector<bf16> out(u.size());
-    row.launch(context, {.x = {x.data(), {kTokens, kStreams, kHidden}}, .pre = {pre.data(), {kTokens, kStreams}}, .out = {out.data(), {kTokens, kHidden}}});
+    row.launch(context, {.x = {x.data(), {kTokens, kStreams, kHidden}},
+                         .pre = {pre.data(), {kTokens, kStreams}},
+                         .out = {out.data(), {kTokens, kHidden}}});
     expect_near_exact(out, u);
   });
 }
@@ -91,7 +109,11 @@ TEST(StreamUpdate, EqualsTheGoldenStreams) {
   on_every_row<StreamUpdateParams>(stream_update_rows(), [&](const auto& row, const ExecutionContext& context) {
     std::vector<bf16> out = x;
     const View<bf16, dim::tokens, dim::streams, dim::hidden> in_place(out.data(), {kTokens, kStreams, kHidden});
-    row.launch(context, {.x = in_place, .y = {y.data(), {kTokens, kHidden}}, .post = {post.data(), {kTokens, kStreams}}, .comb = {comb.data(), {kTokens, kStreams, kStreams}}, .out = in_place});
+    row.launch(context, {.x = in_place,
+                         .y = {y.data(), {kTokens, kHidden}},
+                         .post = {post.data(), {kTokens, kStreams}},
+                         .comb = {comb.data(), {kTokens, kStreams, kStreams}},
+                         .out = in_place});
     expect_near_exact(out, expected);
   });
 }
@@ -103,10 +125,16 @@ TEST(StreamUpdate, EveryRowEqualsTheReferenceOnOddSizes) {
       const auto x = random_bf16(rng, 2 * streams * hidden, 1.f), y = random_bf16(rng, 2 * hidden, 1.f);
       const auto post = random_f32(rng, 2 * streams, 1.f), comb = random_f32(rng, 2 * streams * streams, 1.f);
       expect_rows_agree(stream_update_rows(), x, [&](auto& out) {
-        return StreamUpdateParams{.x = {out.data(), {2, streams, hidden}}, .y = {y.data(), {2, hidden}}, .post = {post.data(), {2, streams}}, .comb = {comb.data(), {2, streams, streams}}, .out = {out.data(), {2, streams, hidden}}};
+        return StreamUpdateParams{.x = {out.data(), {2, streams, hidden}},
+                                  .y = {y.data(), {2, hidden}},
+                                  .post = {post.data(), {2, streams}},
+                                  .comb = {comb.data(), {2, streams, streams}},
+                                  .out = {out.data(), {2, streams, hidden}}};
       });
       expect_rows_agree(stream_collapse_rows(), std::vector<bf16>(static_cast<size_t>(2 * hidden)), [&](auto& out) {
-        return StreamCollapseParams{.x = {x.data(), {2, streams, hidden}}, .pre = {post.data(), {2, streams}}, .out = {out.data(), {2, hidden}}};
+        return StreamCollapseParams{.x = {x.data(), {2, streams, hidden}},
+                                    .pre = {post.data(), {2, streams}},
+                                    .out = {out.data(), {2, hidden}}};
       });
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Coefficients of one token from its mixed values (model.md 3.2, steps 3 to 6): a few dozen scalars, the same for every row.
+// Coefficients of one token from its mixed values (model.md 3.2, steps 3 to 6): a few dozen scalars, the same for every
+// row.
 #pragma once
 
 #include "kernels/hyper_connection/hyper_connection.h"

@@ -12,7 +12,8 @@ using namespace testing_ops;
 struct Case {
   Case(Rng& rng, int64_t tokens_in, int64_t heads_in, int64_t head_dim_in, int64_t entries_in, int32_t rows_per_block)
       : tokens(tokens_in), heads(heads_in), head_dim(head_dim_in), entries(entries_in) {
-    const int64_t blocks = ceil_div<int64_t>(entries, rows_per_block), bytes = row_bytes(RowFormat::kFp4Group32, head_dim);
+    const int64_t blocks = ceil_div<int64_t>(entries, rows_per_block),
+                  bytes = row_bytes(RowFormat::kFp4Group32, head_dim);
     for (int64_t i = 0; i < 2 * blocks; ++i) table.push_back(static_cast<int32_t>(2 * blocks - 1 - i));
     plane.resize(static_cast<size_t>(2 * blocks * rows_per_block * bytes + 5));
     keys = {plane.data(), rows_per_block * bytes, bytes, rows_per_block, {table.data(), {2, blocks}}};
@@ -21,19 +22,32 @@ struct Case {
     key_values = random_bf16(rng, 2 * entries * head_dim, 1.f);
     Scratch scratch;
     const ExecutionContext context{nullptr, &scratch};
-    round_rows_rows()[0].launch(context, {.format = RowFormat::kFp4Group32, .x = {q.data(), {tokens * heads, head_dim}}, .out = {q.data(), {tokens * heads, head_dim}}});
-    round_rows_rows()[0].launch(context, {.format = RowFormat::kFp4Group32, .x = {key_values.data(), {2 * entries, head_dim}}, .out = {key_values.data(), {2 * entries, head_dim}}});
+    round_rows_rows()[0].launch(context, {.format = RowFormat::kFp4Group32,
+                                          .x = {q.data(), {tokens * heads, head_dim}},
+                                          .out = {q.data(), {tokens * heads, head_dim}}});
+    round_rows_rows()[0].launch(context, {.format = RowFormat::kFp4Group32,
+                                          .x = {key_values.data(), {2 * entries, head_dim}},
+                                          .out = {key_values.data(), {2 * entries, head_dim}}});
     for (int64_t l = 0; l < 2; ++l)
       for (int64_t j = 0; j < entries; ++j)
-        pack_rows_rows()[0].launch(context, {.format = RowFormat::kFp4Group32, .x = {key_values.data() + (l * entries + j) * head_dim, {1, head_dim}}, .base = plane.data() + keys.offset_bytes(l, j)});
+        pack_rows_rows()[0].launch(context, {.format = RowFormat::kFp4Group32,
+                                             .x = {key_values.data() + (l * entries + j) * head_dim, {1, head_dim}},
+                                             .base = plane.data() + keys.offset_bytes(l, j)});
     for (int64_t t = 0; t < tokens; ++t) {
       lane.push_back(static_cast<int32_t>(t % 2));
-      num_visible.push_back(static_cast<int32_t>(t + 1 == tokens ? entries : rng.below(static_cast<uint64_t>(entries) + 1)));
+      num_visible.push_back(
+          static_cast<int32_t>(t + 1 == tokens ? entries : rng.below(static_cast<uint64_t>(entries) + 1)));
     }
   }
   IndexScoresParams params(std::vector<float>& scores, ScoreRounding rounding) const {
-    return {.q = {q.data(), {tokens, heads, head_dim}}, .weight = {weight.data(), {tokens, heads}}, .weight_scale = 0.25f, .rounding = rounding, .keys = keys,
-            .lane = {lane.data(), {tokens}}, .num_visible = {num_visible.data(), {tokens}}, .scores = {scores.data(), {tokens, entries}}};
+    return {.q = {q.data(), {tokens, heads, head_dim}},
+            .weight = {weight.data(), {tokens, heads}},
+            .weight_scale = 0.25f,
+            .rounding = rounding,
+            .keys = keys,
+            .lane = {lane.data(), {tokens}},
+            .num_visible = {num_visible.data(), {tokens}},
+            .scores = {scores.data(), {tokens, entries}}};
   }
   int64_t tokens, heads, head_dim, entries;
   std::vector<int32_t> table, lane, num_visible;
@@ -52,12 +66,17 @@ TEST(IndexScores, AreTheWeightedSumsOfPositiveProducts) {
     for (int64_t t = 0; t < c.tokens; ++t) {
       for (int64_t j = 0; j < c.entries; ++j) {
         const float actual = scores[static_cast<size_t>(t * c.entries + j)];
-        if (j >= c.num_visible[static_cast<size_t>(t)]) { EXPECT_EQ(actual, -7.f); continue; }
+        if (j >= c.num_visible[static_cast<size_t>(t)]) {
+          EXPECT_EQ(actual, -7.f);
+          continue;
+        }
         double expected = 0, magnitude = 0;
         for (int64_t h = 0; h < c.heads; ++h) {
           double dot = 0;
           for (int64_t d = 0; d < c.head_dim; ++d)
-            dot += double(to_float(c.q[static_cast<size_t>((t * c.heads + h) * c.head_dim + d)])) * to_float(c.key_values[static_cast<size_t>((c.lane[static_cast<size_t>(t)] * c.entries + j) * c.head_dim + d)]);
+            dot += double(to_float(c.q[static_cast<size_t>((t * c.heads + h) * c.head_dim + d)])) *
+                   to_float(c.key_values[static_cast<size_t>(
+                       (c.lane[static_cast<size_t>(t)] * c.entries + j) * c.head_dim + d)]);
           const double term = std::max(dot, 0.0) * to_float(c.weight[static_cast<size_t>(t * c.heads + h)]) * 0.25;
           expected += term;
           magnitude += std::fabs(term);
@@ -73,7 +92,8 @@ TEST(IndexScores, EveryRowEqualsTheReferenceOnOddSizes) {
   for (const ScoreRounding rounding : {ScoreRounding::kNone, ScoreRounding::kReference}) {
     for (const auto& [heads, head_dim] : {std::pair<int64_t, int64_t>{1, 32}, {4, 32}, {5, 96}, {32, 128}, {35, 160}}) {
       const Case c(rng, 4, heads, head_dim, 53, 16);
-      expect_rows_agree(index_scores_rows(), std::vector<float>(static_cast<size_t>(4 * 53), 1.f), [&](auto& scores) { return c.params(scores, rounding); });
+      expect_rows_agree(index_scores_rows(), std::vector<float>(static_cast<size_t>(4 * 53), 1.f),
+                        [&](auto& scores) { return c.params(scores, rounding); });
     }
   }
 }
@@ -94,13 +114,17 @@ TEST(IndexScores, CandidatesAreScoredInTheirListedOrder) {
     ASSERT_TRUE(check(p).ok()) << check(p).message();
     row.launch(context, p);
     for (size_t i = 0; i < 4; ++i) {
-      EXPECT_EQ(some[i], all[i]);                                   // block 0
-      if (i < 3) { EXPECT_EQ(some[4 + i], all[12 + i]); }           // block 3, visible part
-      else EXPECT_TRUE(std::isinf(some[4 + i]));
-      EXPECT_EQ(some[8 + i], -7.f);                                 // no third block
+      EXPECT_EQ(some[i], all[i]);  // block 0
+      if (i < 3) {
+        EXPECT_EQ(some[4 + i], all[12 + i]);
+      }  // block 3, visible part
+      else
+        EXPECT_TRUE(std::isinf(some[4 + i]));
+      EXPECT_EQ(some[8 + i], -7.f);  // no third block
       EXPECT_EQ(some[12 + i], all[40 + 4 + i]);
-      if (i < 2) { EXPECT_EQ(some[20 + i], all[40 + 36 + i]); }
-      else EXPECT_TRUE(std::isinf(some[20 + i]));
+      if (i < 2) {
+        EXPECT_EQ(some[20 + i], all[40 + 36 + i]);
+      } else EXPECT_TRUE(std::isinf(some[20 + i]));
     }
   });
 }

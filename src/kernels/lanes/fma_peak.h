@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The ceiling of fp32 arithmetic at one instruction level: independent fused multiply-adds held in registers. For benches.
+// The ceiling of fp32 arithmetic at one instruction level: independent fused multiply-adds held in registers. For
+// benches.
 #pragma once
 
 #include <cstdint>

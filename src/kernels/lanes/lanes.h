@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The one order in which fp32 sums are taken. Term k goes to lane k mod 16, each lane adds its terms in ascending k, and the
-// sixteen lanes are folded as 16 -> 8 -> 4 -> 2 -> 1 (lane i with lane i + half). It is what one 512-bit or two 256-bit
-// registers do; a plain loop does the same, and so does any split over rows or threads. Products are rounded to fp32 before they
-// are added; where both factors have at most 12 significant bits (bf16, e4m3, e2m1 with power-of-two scales) they are exact,
-// and a fused multiply-add gives the same bits.
+// The one order in which fp32 sums are taken. Term k goes to lane k mod 16, each lane adds its terms in ascending k,
+// and the sixteen lanes are folded as 16 -> 8 -> 4 -> 2 -> 1 (lane i with lane i + half). It is what one 512-bit or two
+// 256-bit registers do; a plain loop does the same, and so does any split over rows or threads. Products are rounded to
+// fp32 before they are added; where both factors have at most 12 significant bits (bf16, e4m3, e2m1 with power-of-two
+// scales) they are exact, and a fused multiply-add gives the same bits.
 #pragma once
 
 #include <cstdint>

@@ -15,10 +15,18 @@ Status bench_gemm(const BenchOptions& options, BenchReport& report) {
       const Buffer<bf16> x = random_values(rows * in, 1);
       Buffer<bf16> y(rows * out);
       const double seconds = median_seconds(options.quick ? 1 : 5, [&] {
-        machine.kernels.linear(machine.context, {.x = {x.data(), {rows, in}}, .weight = weights.next(), .round_activation = weights.rounds(), .out = {y.data(), {rows, out}}});
+        machine.kernels.linear(machine.context, {.x = {x.data(), {rows, in}},
+                                                 .weight = weights.next(),
+                                                 .round_activation = weights.rounds(),
+                                                 .out = {y.data(), {rows, out}}});
       });
-      report.add({.name = std::string(weights.name()) + " " + std::to_string(out) + "x" + std::to_string(in) + " M=" + std::to_string(rows), .value = 2.0 * static_cast<double>(rows * out * in) / seconds / 1e9, .unit = "GFLOP/s",
-                  .ceiling = peak / 1e9, .ceiling_name = "fp32 fma", .note = to_string(machine.level)});
+      report.add({.name = std::string(weights.name()) + " " + std::to_string(out) + "x" + std::to_string(in) +
+                          " M=" + std::to_string(rows),
+                  .value = 2.0 * static_cast<double>(rows * out * in) / seconds / 1e9,
+                  .unit = "GFLOP/s",
+                  .ceiling = peak / 1e9,
+                  .ceiling_name = "fp32 fma",
+                  .note = to_string(machine.level)});
       if (options.quick) return {};
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One activation row by packed weights larger than the caches, at released shapes: GB/s of packed weights against the triad.
+// One activation row by packed weights larger than the caches, at released shapes: GB/s of packed weights against the
+// triad.
 #include "kernels/bench_cases.h"
 
 namespace deepinfer {
@@ -8,21 +9,36 @@ using namespace bench_ops;
 Status bench_gemv(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
   const double triad = measure_triad_bytes_per_second();
-  struct Case { WeightSet::Kind kind; int64_t out, in; int count; };
-  const std::vector<Case> cases = {{WeightSet::Kind::kFp8, 5120, 8192, 4}, {WeightSet::Kind::kFp8, 1280, 5120, 16}, {WeightSet::Kind::kFp4, 2304, 5120, 24},
-                                   {WeightSet::Kind::kFp4, 5120, 2304, 24}, {WeightSet::Kind::kBf16, 16384, 5120, 2}, {WeightSet::Kind::kFp8, 256, 256, 1}};
+  struct Case {
+    WeightSet::Kind kind;
+    int64_t out, in;
+    int count;
+  };
+  const std::vector<Case> cases = {{WeightSet::Kind::kFp8, 5120, 8192, 4},   {WeightSet::Kind::kFp8, 1280, 5120, 16},
+                                   {WeightSet::Kind::kFp4, 2304, 5120, 24},  {WeightSet::Kind::kFp4, 5120, 2304, 24},
+                                   {WeightSet::Kind::kBf16, 16384, 5120, 2}, {WeightSet::Kind::kFp8, 256, 256, 1}};
   for (const Case& c : cases) {
     WeightSet weights(c.kind, c.out, c.in, c.count);
     const Buffer<bf16> x = random_values(c.in, 1);
     Buffer<bf16> y(c.out);
     const int calls = options.quick ? 1 : std::max(c.count, 256 / c.count);
-    const double seconds = median_seconds(options.quick ? 1 : 7, [&] {
-      for (int i = 0; i < calls; ++i)
-        machine.kernels.linear(machine.context, {.x = {x.data(), {1, c.in}}, .weight = weights.next(), .round_activation = weights.rounds(), .out = {y.data(), {1, c.out}}});
-    }) / calls;
+    const double seconds =
+        median_seconds(options.quick ? 1 : 7,
+                       [&] {
+                         for (int i = 0; i < calls; ++i)
+                           machine.kernels.linear(machine.context, {.x = {x.data(), {1, c.in}},
+                                                                    .weight = weights.next(),
+                                                                    .round_activation = weights.rounds(),
+                                                                    .out = {y.data(), {1, c.out}}});
+                       }) /
+        calls;
     const double bytes = weight_bytes(weights.next());
-    report.add({.name = std::string(weights.name()) + " " + std::to_string(c.out) + "x" + std::to_string(c.in) + " M=1", .value = bytes / seconds / 1e9, .unit = "GB/s", .ceiling = triad / 1e9,
-                .ceiling_name = "triad, 1 thread", .note = std::string(to_string(machine.level)) + ", " + std::to_string(seconds * 1e6) + " us"});
+    report.add({.name = std::string(weights.name()) + " " + std::to_string(c.out) + "x" + std::to_string(c.in) + " M=1",
+                .value = bytes / seconds / 1e9,
+                .unit = "GB/s",
+                .ceiling = triad / 1e9,
+                .ceiling_name = "triad, 1 thread",
+                .note = std::string(to_string(machine.level)) + ", " + std::to_string(seconds * 1e6) + " us"});
     if (options.quick) break;
   }
   return {};

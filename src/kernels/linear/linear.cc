@@ -19,7 +19,9 @@ int64_t num_inputs(const WeightMatrix& weight) {
 }
 
 static double num_bytes(const Bf16Matrix& m) { return 2.0 * static_cast<double>(m.out * m.in); }
-static double num_bytes(const Fp8Matrix& m) { return static_cast<double>(m.out * m.in + num_scale_blocks(m.out) * m.scale_columns()); }
+static double num_bytes(const Fp8Matrix& m) {
+  return static_cast<double>(m.out * m.in + num_scale_blocks(m.out) * m.scale_columns());
+}
 static double num_bytes(const Fp4Matrix& m) { return static_cast<double>(m.out * (m.row_bytes() + m.scale_columns())); }
 double weight_bytes(const WeightMatrix& weight) {
   return std::visit([](const auto& m) { return num_bytes(m); }, weight);
@@ -28,13 +30,16 @@ double weight_bytes(const WeightMatrix& weight) {
 Status check(const LinearParams& p) {
   const int64_t out = num_outputs(p.weight), in = num_inputs(p.weight), rows = p.x.size[0];
   if (std::visit([](const auto& m) { return m.empty(); }, p.weight)) return invalid_argument("weight: is empty");
-  if (p.num_groups < 1 || out % p.num_groups != 0) return invalid_argument(fmt::format("num_groups is {}, expected a divisor of out = {}", p.num_groups, out));
+  if (p.num_groups < 1 || out % p.num_groups != 0)
+    return invalid_argument(fmt::format("num_groups is {}, expected a divisor of out = {}", p.num_groups, out));
   if (p.num_groups > 1 && std::holds_alternative<Fp8Matrix>(p.weight) && out / p.num_groups % kScaleBlock != 0)
     return invalid_argument(fmt::format("weight: {} rows per group, expected a multiple of 32", out / p.num_groups));
   TRY(check_rows("x", p.x));
   TRY(check_shape("x", p.x, {rows, in * p.num_groups}));
-  if (p.round_activation && in % kScaleBlock != 0) return invalid_argument(fmt::format("x: in is {}, expected a multiple of 32", in));
-  if ((p.out.data != nullptr) == (p.out_f32.data != nullptr) && rows > 0) return invalid_argument("out, out_f32: exactly one has data");
+  if (p.round_activation && in % kScaleBlock != 0)
+    return invalid_argument(fmt::format("x: in is {}, expected a multiple of 32", in));
+  if ((p.out.data != nullptr) == (p.out_f32.data != nullptr) && rows > 0)
+    return invalid_argument("out, out_f32: exactly one has data");
   if (p.add && !p.out_f32.data) return invalid_argument("add: needs out_f32");
   if (!p.bias.empty()) TRY(check_size("bias", p.bias.size, out));
   if (p.out.data) {
@@ -54,7 +59,8 @@ Cost estimate(const LinearParams& p) {
 }
 
 KernelRows<LinearParams> linear_rows() {
-  static const KernelRow<LinearParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", linear_ref},
+  static const KernelRow<LinearParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", linear_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", linear_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", linear_avx512}};
   return kRows;

@@ -15,7 +15,13 @@ struct GoldenGemm {
   int64_t rows, in, out;
 };
 GoldenGemm load(const std::string& name) {
-  GoldenGemm g{units().raw<bf16>(name + ".x"), units().raw<bf16>(name + ".y"), units().raw<uint8_t>(name + ".w"), units().raw<uint8_t>(name + ".s"), 0, 0, 0};
+  GoldenGemm g{units().raw<bf16>(name + ".x"),
+               units().raw<bf16>(name + ".y"),
+               units().raw<uint8_t>(name + ".w"),
+               units().raw<uint8_t>(name + ".s"),
+               0,
+               0,
+               0};
   g.rows = units().shape(name + ".x")[0];
   g.in = units().shape(name + ".x")[1];
   g.out = units().shape(name + ".y")[1];
@@ -29,8 +35,11 @@ WeightMatrix pick(const OwnedWeights& w) {
 }
 
 float weight_value(const WeightMatrix& weight, int64_t o, int64_t k) {
-  if (const auto* m = std::get_if<Fp8Matrix>(&weight)) return e4m3_to_float(m->row(o)[k]) * e8m0_to_float(m->row_scales(o)[k / 32]);
-  if (const auto* m = std::get_if<Fp4Matrix>(&weight)) return e2m1_to_float(static_cast<uint8_t>(m->row(o)[k / 2] >> (k % 2 * 4))) * e8m0_to_float(m->row_scales(o)[k / 32]);
+  if (const auto* m = std::get_if<Fp8Matrix>(&weight))
+    return e4m3_to_float(m->row(o)[k]) * e8m0_to_float(m->row_scales(o)[k / 32]);
+  if (const auto* m = std::get_if<Fp4Matrix>(&weight))
+    return e2m1_to_float(static_cast<uint8_t>(m->row(o)[k / 2] >> (k % 2 * 4))) *
+           e8m0_to_float(m->row_scales(o)[k / 32]);
   return to_float(std::get<Bf16Matrix>(weight).row(o)[k]);
 }
 }  // namespace
@@ -38,12 +47,16 @@ float weight_value(const WeightMatrix& weight, int64_t o, int64_t k) {
 TEST(Linear, QuantisedProductsEqualTheGoldenOnes) {
   for (const char* name : {"gemm8", "gemm8_m1", "gemm4", "gemm4_m1"}) {
     const GoldenGemm g = load(name);
-    const WeightMatrix weight = std::string(name).starts_with("gemm8") ? WeightMatrix(Fp8Matrix{g.w.data(), g.s.data(), g.out, g.in})
-                                                                      : WeightMatrix(Fp4Matrix{g.w.data(), g.s.data(), g.out, g.in});
+    const WeightMatrix weight = std::string(name).starts_with("gemm8")
+                                    ? WeightMatrix(Fp8Matrix{g.w.data(), g.s.data(), g.out, g.in})
+                                    : WeightMatrix(Fp4Matrix{g.w.data(), g.s.data(), g.out, g.in});
     on_every_row<LinearParams>(linear_rows(), [&](const auto& row, const ExecutionContext& context) {
       SCOPED_TRACE(name);
       std::vector<bf16> y(g.y.size());
-      row.launch(context, {.x = {g.x.data(), {g.rows, g.in}}, .weight = weight, .round_activation = true, .out = {y.data(), {g.rows, g.out}}});
+      row.launch(context, {.x = {g.x.data(), {g.rows, g.in}},
+                           .weight = weight,
+                           .round_activation = true,
+                           .out = {y.data(), {g.rows, g.out}}});
       expect_near_exact(y, g.y);
     });
   }
@@ -55,13 +68,18 @@ TEST(Linear, EveryRowEqualsTheReferenceOnOddSizes) {
   for (const int64_t rows : {1, 2, 3, 5, 17}) {
     for (const int64_t in : {32, 96, 160, 256, 1056}) {
       for (const int64_t out : {1, 7, 33, 64, 100}) {
-        const OwnedWeights weights[] = {random_fp8(rng, out, in), random_fp4(rng, out, in), random_bf16_matrix(rng, out, in)};
+        const OwnedWeights weights[] = {random_fp8(rng, out, in), random_fp4(rng, out, in),
+                                        random_bf16_matrix(rng, out, in)};
         const auto x = random_bf16(rng, rows * in, 1.5f);
         for (const OwnedWeights& w : weights) {
           for (const bool round : {true, false}) {
-            SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(in) + "x" + std::to_string(out) + " kind " + std::to_string(pick(w).index()));
+            SCOPED_TRACE(std::to_string(rows) + "x" + std::to_string(in) + "x" + std::to_string(out) + " kind " +
+                         std::to_string(pick(w).index()));
             expect_rows_agree(linear_rows(), std::vector<bf16>(static_cast<size_t>(rows * out)), [&](auto& y) {
-              return LinearParams{.x = {x.data(), {rows, in}}, .weight = pick(w), .round_activation = round, .out = {y.data(), {rows, out}}};
+              return LinearParams{.x = {x.data(), {rows, in}},
+                                  .weight = pick(w),
+                                  .round_activation = round,
+                                  .out = {y.data(), {rows, out}}};
             });
           }
         }
@@ -70,7 +88,8 @@ TEST(Linear, EveryRowEqualsTheReferenceOnOddSizes) {
   }
 }
 
-// K that is no multiple of 32 (bf16 and fp8 without activation rounding), a bias, accumulation, strided inputs and outputs.
+// K that is no multiple of 32 (bf16 and fp8 without activation rounding), a bias, accumulation, strided inputs and
+// outputs.
 TEST(Linear, EveryRowHandlesRaggedInputsBiasAndAccumulation) {
   Rng rng(12);
   for (const int64_t in : {1, 5, 17, 31, 45, 255}) {
@@ -81,7 +100,11 @@ TEST(Linear, EveryRowHandlesRaggedInputsBiasAndAccumulation) {
       const auto bias = random_bf16(rng, out, 1.f);
       for (const OwnedWeights* w : {&fp8, &dense}) {
         expect_rows_agree(linear_rows(), random_f32(rng, rows * (out + 2), 1.f), [&](auto& y) {
-          return LinearParams{.x = {x.data(), {rows, in}, {in + 3, 1}}, .weight = pick(*w), .bias = {bias.data(), out}, .out_f32 = {y.data(), {rows, out}, {out + 2, 1}}, .add = true};
+          return LinearParams{.x = {x.data(), {rows, in}, {in + 3, 1}},
+                              .weight = pick(*w),
+                              .bias = {bias.data(), out},
+                              .out_f32 = {y.data(), {rows, out}, {out + 2, 1}},
+                              .add = true};
         });
       }
     }
@@ -95,9 +118,14 @@ TEST(Linear, GroupsReadTheirOwnColumns) {
   const auto x = random_bf16(rng, rows * groups * in, 1.f);
   on_every_row<LinearParams>(linear_rows(), [&](const auto& row, const ExecutionContext& context) {
     std::vector<bf16> together(static_cast<size_t>(rows * out)), apart(together.size());
-    row.launch(context, {.x = {x.data(), {rows, groups * in}}, .weight = w.fp8, .num_groups = groups, .out = {together.data(), {rows, out}}});
+    row.launch(context, {.x = {x.data(), {rows, groups * in}},
+                         .weight = w.fp8,
+                         .num_groups = groups,
+                         .out = {together.data(), {rows, out}}});
     for (int64_t g = 0; g < groups; ++g)
-      row.launch(context, {.x = {x.data() + g * in, {rows, in}, {groups * in, 1}}, .weight = w.fp8.rows(g * out / 2, (g + 1) * out / 2), .out = {apart.data() + g * out / 2, {rows, out / 2}, {out, 1}}});
+      row.launch(context, {.x = {x.data() + g * in, {rows, in}, {groups * in, 1}},
+                           .weight = w.fp8.rows(g * out / 2, (g + 1) * out / 2),
+                           .out = {apart.data() + g * out / 2, {rows, out / 2}, {out, 1}}});
     EXPECT_EQ(together, apart);
   });
 }
@@ -111,9 +139,15 @@ TEST(Linear, ARowIsTheSameAloneAndInABatch) {
   for (const OwnedWeights& w : weights) {
     on_every_row<LinearParams>(linear_rows(), [&](const auto& row, const ExecutionContext& context) {
       std::vector<float> batch(static_cast<size_t>(rows * out)), alone(batch.size());
-      row.launch(context, {.x = {x.data(), {rows, in}}, .weight = pick(w), .round_activation = true, .out_f32 = {batch.data(), {rows, out}}});
+      row.launch(context, {.x = {x.data(), {rows, in}},
+                           .weight = pick(w),
+                           .round_activation = true,
+                           .out_f32 = {batch.data(), {rows, out}}});
       for (int64_t r = 0; r < rows; ++r)
-        row.launch(context, {.x = {x.data() + r * in, {1, in}}, .weight = pick(w), .round_activation = true, .out_f32 = {alone.data() + r * out, {1, out}}});
+        row.launch(context, {.x = {x.data() + r * in, {1, in}},
+                             .weight = pick(w),
+                             .round_activation = true,
+                             .out_f32 = {alone.data() + r * out, {1, out}}});
       EXPECT_EQ(std::memcmp(batch.data(), alone.data(), batch.size() * sizeof(float)), 0);
     });
   }
@@ -146,14 +180,17 @@ TEST(Linear, RefusesShapesThatDoNotFit) {
   Rng rng(16);
   const OwnedWeights w = random_fp8(rng, 64, 64);
   std::vector<bf16> x(64), y(64);
-  EXPECT_EQ(check(LinearParams{.x = {x.data(), {1, 32}}, .weight = w.fp8, .out = {y.data(), {1, 64}}}).message(), "x: in is 32, expected 64");
-  EXPECT_EQ(check(LinearParams{.x = {x.data(), {1, 64}}, .weight = w.fp8, .out = {y.data(), {1, 32}}}).message(), "out: out is 32, expected 64");
+  EXPECT_EQ(check(LinearParams{.x = {x.data(), {1, 32}}, .weight = w.fp8, .out = {y.data(), {1, 64}}}).message(),
+            "x: in is 32, expected 64");
+  EXPECT_EQ(check(LinearParams{.x = {x.data(), {1, 64}}, .weight = w.fp8, .out = {y.data(), {1, 32}}}).message(),
+            "out: out is 32, expected 64");
   EXPECT_FALSE(check(LinearParams{.x = {x.data(), {1, 64}}, .weight = w.fp8}).ok());
 }
 
 TEST(Linear, CostCountsPackedWeightBytes) {
   const uint8_t byte = 0;
-  const LinearParams p{.x = {nullptr, {2, 5120}}, .weight = Fp4Matrix{&byte, &byte, 2304, 5120}, .out = {nullptr, {2, 2304}}};
+  const LinearParams p{
+      .x = {nullptr, {2, 5120}}, .weight = Fp4Matrix{&byte, &byte, 2304, 5120}, .out = {nullptr, {2, 2304}}};
   EXPECT_EQ(estimate(p).bytes_read, 2304.0 * (2560 + 160) + 2 * 2 * 5120);
   EXPECT_EQ(estimate(p).flops, 2.0 * 2 * 2304 * 5120);
 }

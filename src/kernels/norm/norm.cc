@@ -22,7 +22,8 @@ Cost estimate(const NormParams& p) {
 }
 
 KernelRows<NormParams> norm_rows() {
-  static const KernelRow<NormParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", norm_ref},
+  static const KernelRow<NormParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", norm_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", norm_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", norm_avx512}};
   return kRows;

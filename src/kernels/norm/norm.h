@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// RMSNorm (model.md 3.2): out = bf16( w * (x * rsqrt(mean(x^2) + epsilon)) ), all inside in fp32, one rounding at the end.
-// The sum of squares follows the lane order; rsqrt is 1 / sqrt. `out` may be `x`.
+// RMSNorm (model.md 3.2): out = bf16( w * (x * rsqrt(mean(x^2) + epsilon)) ), all inside in fp32, one rounding at the
+// end. The sum of squares follows the lane order; rsqrt is 1 / sqrt. `out` may be `x`.
 #pragma once
 
 #include "kernels/op.h"

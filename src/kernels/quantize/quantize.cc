@@ -35,7 +35,8 @@ int64_t row_bytes(RowFormat format, int64_t num_columns) {
 
 static Status check_columns(RowFormat format, int64_t columns) {
   if (columns % row_group(format) == 0) return {};
-  return invalid_argument(fmt::format("x: columns is {}, expected a multiple of {} ({})", columns, row_group(format), to_string(format)));
+  return invalid_argument(
+      fmt::format("x: columns is {}, expected a multiple of {} ({})", columns, row_group(format), to_string(format)));
 }
 
 Status check(const PackRowsParams& p) {
@@ -44,7 +45,8 @@ Status check(const PackRowsParams& p) {
   if (p.x.size[0] > 0 && !p.base) return invalid_argument("base: is null");
   if (p.offset_bytes.data) return check_shape("offset_bytes", p.offset_bytes, {p.x.size[0]});
   if (p.x.size[0] > 1 && p.stride_bytes < row_bytes(p.format, p.x.size[1]))
-    return invalid_argument(fmt::format("stride_bytes is {}, expected at least {}", p.stride_bytes, row_bytes(p.format, p.x.size[1])));
+    return invalid_argument(
+        fmt::format("stride_bytes is {}, expected at least {}", p.stride_bytes, row_bytes(p.format, p.x.size[1])));
   return {};
 }
 
@@ -64,7 +66,9 @@ Status check(const RoundRowsParams& p) {
 
 Cost estimate(const PackRowsParams& p) {
   const double n = static_cast<double>(p.x.num_elements());
-  return {.flops = 3 * n, .bytes_read = 2 * n, .bytes_written = static_cast<double>(p.x.size[0] * row_bytes(p.format, p.x.size[1]))};
+  return {.flops = 3 * n,
+          .bytes_read = 2 * n,
+          .bytes_written = static_cast<double>(p.x.size[0] * row_bytes(p.format, p.x.size[1]))};
 }
 Cost estimate(const UnpackRowsParams& p) {
   const double n = static_cast<double>(p.out.num_elements());
@@ -76,19 +80,22 @@ Cost estimate(const RoundRowsParams& p) {
 }
 
 KernelRows<PackRowsParams> pack_rows_rows() {
-  static const KernelRow<PackRowsParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", pack_rows_ref},
+  static const KernelRow<PackRowsParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", pack_rows_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", pack_rows_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", pack_rows_avx512}};
   return kRows;
 }
 KernelRows<UnpackRowsParams> unpack_rows_rows() {
-  static const KernelRow<UnpackRowsParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", unpack_rows_ref},
+  static const KernelRow<UnpackRowsParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", unpack_rows_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", unpack_rows_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", unpack_rows_avx512}};
   return kRows;
 }
 KernelRows<RoundRowsParams> round_rows_rows() {
-  static const KernelRow<RoundRowsParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", round_rows_ref},
+  static const KernelRow<RoundRowsParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", round_rows_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", round_rows_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", round_rows_avx512}};
   return kRows;

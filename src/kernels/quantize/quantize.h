@@ -4,13 +4,14 @@
 //   format         scale per          scale                      codes   row bytes of n columns   used for
 //   kFp8Block32    32 columns         e8m0, 2^ceil(log2(m/448))  e4m3    n + n/32      (528)      activations, SWA KV
 //   kFp4Group16    16 columns         e4m3, RNE(m/6)             e2m1    n/2 + n/16    (288)      compressed KV
-//   kFp4Group32    32 columns         e8m0, 2^ceil(log2(m/6))    e2m1    n/2 + n/32    (68)       index keys and queries
-//   kBf16          -                  -                          bf16    2n                       rows kept as they are (tests, comparisons)
+//   kFp4Group32    32 columns         e8m0, 2^ceil(log2(m/6))    e2m1    n/2 + n/32    (68)       index keys and
+//   queries kBf16          -                  -                          bf16    2n                       rows kept as
+//   they are (tests, comparisons)
 //
-// m = largest magnitude of the group, at least 1e-4, 6*2^-9, 6*2^-126. A packed row is all codes, then all scales; two e2m1
-// codes per byte, the even column low. Codes are round-to-nearest-even of x / scale, saturated. Unpacked values are bf16
-// (code * scale, one rounding, exact except beyond the range of bf16). n is a multiple of the group; x is finite. Ops are
-// exact: every row of the tables gives the same bytes.
+// m = largest magnitude of the group, at least 1e-4, 6*2^-9, 6*2^-126. A packed row is all codes, then all scales; two
+// e2m1 codes per byte, the even column low. Codes are round-to-nearest-even of x / scale, saturated. Unpacked values
+// are bf16 (code * scale, one rounding, exact except beyond the range of bf16). n is a multiple of the group; x is
+// finite. Ops are exact: every row of the tables gives the same bytes.
 #pragma once
 
 #include "kernels/op.h"
@@ -23,8 +24,8 @@ const char* to_string(RowFormat format);
 int64_t row_group(RowFormat format);                       // columns per scale
 int64_t row_bytes(RowFormat format, int64_t num_columns);  // of a packed row
 
-// bf16 rows -> packed rows. Row r goes to base + offset_bytes(r), or to base + r * stride_bytes where no offsets are given;
-// kSkipRow leaves a row out. So one op fills dense rows, rings and paged blocks.
+// bf16 rows -> packed rows. Row r goes to base + offset_bytes(r), or to base + r * stride_bytes where no offsets are
+// given; kSkipRow leaves a row out. So one op fills dense rows, rings and paged blocks.
 struct PackRowsParams {
   RowFormat format = RowFormat::kFp8Block32;
   View<const bf16, dim::rows, dim::columns> x;

@@ -16,7 +16,9 @@ constexpr GoldenFormat kGoldenFormats[] = {
     {RowFormat::kFp4Group16, "quant.fp4_e4m3_g16.packed", "quant.fp4_e4m3_g16.scales", "quant.fp4_e4m3_g16.deq"},
     {RowFormat::kFp4Group32, "quant.fp4_ue8m0_g32.packed", "quant.fp4_ue8m0_g32.scales", "quant.fp4_ue8m0_g32.deq"}};
 
-bool same_value(bf16 a, bf16 b) { return a == b || (to_float(a) == 0 && to_float(b) == 0) || (std::isnan(to_float(a)) && std::isnan(to_float(b))); }
+bool same_value(bf16 a, bf16 b) {
+  return a == b || (to_float(a) == 0 && to_float(b) == 0) || (std::isnan(to_float(a)) && std::isnan(to_float(b)));
+}
 }  // namespace
 
 TEST(Quantize, RowBytesAreThoseOfTheReleasedCaches) {
@@ -33,11 +35,14 @@ TEST(Quantize, PackedRowsEqualTheGoldenCodesAndScales) {
     const int64_t bytes = row_bytes(g.format, columns), num_codes = static_cast<int64_t>(codes.size()) / rows;
     on_every_row<PackRowsParams>(pack_rows_rows(), [&](const auto& row, const ExecutionContext& context) {
       std::vector<uint8_t> packed(static_cast<size_t>(rows * bytes));
-      row.launch(context, {.format = g.format, .x = {x.data(), {rows, columns}}, .base = packed.data(), .stride_bytes = bytes});
+      row.launch(context,
+                 {.format = g.format, .x = {x.data(), {rows, columns}}, .base = packed.data(), .stride_bytes = bytes});
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t b = 0; b < bytes; ++b) {
-          const uint8_t expected = b < num_codes ? codes[static_cast<size_t>(r * num_codes + b)] : scales[static_cast<size_t>(r * (bytes - num_codes) + b - num_codes)];
-          EXPECT_EQ(packed[static_cast<size_t>(r * bytes + b)], expected) << to_string(g.format) << " row " << r << " byte " << b;
+          const uint8_t expected = b < num_codes ? codes[static_cast<size_t>(r * num_codes + b)]
+                                                 : scales[static_cast<size_t>(r * (bytes - num_codes) + b - num_codes)];
+          EXPECT_EQ(packed[static_cast<size_t>(r * bytes + b)], expected)
+              << to_string(g.format) << " row " << r << " byte " << b;
         }
     });
   }
@@ -50,7 +55,9 @@ TEST(Quantize, RoundedRowsEqualTheGoldenValues) {
     on_every_row<RoundRowsParams>(round_rows_rows(), [&](const auto& row, const ExecutionContext& context) {
       std::vector<bf16> out(x.size());
       row.launch(context, {.format = g.format, .x = {x.data(), {27, 64}}, .out = {out.data(), {27, 64}}});
-      for (size_t i = 0; i < out.size(); ++i) EXPECT_TRUE(same_value(out[i], expected[i])) << to_string(g.format) << " " << i << ": " << to_float(out[i]) << " expected " << to_float(expected[i]);
+      for (size_t i = 0; i < out.size(); ++i)
+        EXPECT_TRUE(same_value(out[i], expected[i]))
+            << to_string(g.format) << " " << i << ": " << to_float(out[i]) << " expected " << to_float(expected[i]);
     });
   }
 }
@@ -64,16 +71,19 @@ TEST(Quantize, EveryRowPacksUnpacksAndRoundsAsTheReference) {
         const int64_t rows = 3, bytes = row_bytes(g.format, columns);
         const auto x = random_bf16(rng, rows * columns, scale);
         expect_rows_agree(pack_rows_rows(), std::vector<uint8_t>(static_cast<size_t>(rows * bytes)), [&](auto& out) {
-          return PackRowsParams{.format = g.format, .x = {x.data(), {rows, columns}}, .base = out.data(), .stride_bytes = bytes};
+          return PackRowsParams{
+              .format = g.format, .x = {x.data(), {rows, columns}}, .base = out.data(), .stride_bytes = bytes};
         });
         expect_rows_agree(round_rows_rows(), x, [&](auto& out) {
-          return RoundRowsParams{.format = g.format, .x = {out.data(), {rows, columns}}, .out = {out.data(), {rows, columns}}};
+          return RoundRowsParams{
+              .format = g.format, .x = {out.data(), {rows, columns}}, .out = {out.data(), {rows, columns}}};
         });
       }
       const int64_t bytes = row_bytes(g.format, columns);
       auto packed = random_e4m3(rng, 2 * bytes);  // any codes and any scales but NaN
       expect_rows_agree(unpack_rows_rows(), std::vector<bf16>(static_cast<size_t>(2 * columns)), [&](auto& out) {
-        return UnpackRowsParams{.format = g.format, .packed = {packed.data(), {2, bytes}}, .out = {out.data(), {2, columns}}};
+        return UnpackRowsParams{
+            .format = g.format, .packed = {packed.data(), {2, bytes}}, .out = {out.data(), {2, columns}}};
       });
     }
   }
@@ -98,7 +108,8 @@ TEST(Quantize, PackedRowsGoWhereTheOffsetsSay) {
 
 TEST(Quantize, RefusesColumnsThatAreNoMultipleOfTheGroup) {
   std::vector<bf16> x(40);
-  EXPECT_EQ(check(RoundRowsParams{.x = {x.data(), {1, 40}}, .out = {x.data(), {1, 40}}}).message(), "x: columns is 40, expected a multiple of 32 (fp8_block32)");
+  EXPECT_EQ(check(RoundRowsParams{.x = {x.data(), {1, 40}}, .out = {x.data(), {1, 40}}}).message(),
+            "x: columns is 40, expected a multiple of 32 (fp8_block32)");
 }
 
 TEST(Quantize, CostCountsPackedBytes) {

@@ -18,7 +18,8 @@ void rope_avx512(const ExecutionContext& context, const RopeParams& params);
 
 // The pair index at which a wavelength makes `turns` turns over the original context.
 static double pair_of_turns(const RopeSpec& spec, double turns) {
-  return spec.rope_dim * std::log(static_cast<double>(spec.original_context) / (turns * 2 * std::numbers::pi)) / (2 * std::log(spec.theta));
+  return spec.rope_dim * std::log(static_cast<double>(spec.original_context) / (turns * 2 * std::numbers::pi)) /
+         (2 * std::log(spec.theta));
 }
 
 void rope_frequencies(const RopeSpec& spec, std::span<float> out) {
@@ -54,25 +55,32 @@ Status check(const RopeParams& p) {
   const int64_t pairs = p.cos.size[1];
   TRY(check_shape("cos", p.cos, {p.x.size[0], pairs}));
   TRY(check_shape("sin", p.sin, {p.x.size[0], pairs}));
-  if (2 * pairs > p.x.size[2]) return invalid_argument(fmt::format("x: head_dim is {}, expected at least {}", p.x.size[2], 2 * pairs));
+  if (2 * pairs > p.x.size[2])
+    return invalid_argument(fmt::format("x: head_dim is {}, expected at least {}", p.x.size[2], 2 * pairs));
   return {};
 }
 
 Cost estimate(const RopeAnglesParams& p) {
   const double n = static_cast<double>(p.cos.num_elements());
-  return {.flops = 40 * n, .bytes_read = 4 * static_cast<double>(p.position.size[0] + p.frequency.size[0]), .bytes_written = 8 * n};
+  return {.flops = 40 * n,
+          .bytes_read = 4 * static_cast<double>(p.position.size[0] + p.frequency.size[0]),
+          .bytes_written = 8 * n};
 }
 Cost estimate(const RopeParams& p) {
   const double pairs = static_cast<double>(p.x.size[0] * p.x.size[1] * p.cos.size[1]);
-  return {.flops = 6 * pairs, .bytes_read = 4 * pairs + 8 * static_cast<double>(p.cos.num_elements()), .bytes_written = 4 * pairs};
+  return {.flops = 6 * pairs,
+          .bytes_read = 4 * pairs + 8 * static_cast<double>(p.cos.num_elements()),
+          .bytes_written = 4 * pairs};
 }
 
 KernelRows<RopeAnglesParams> rope_angles_rows() {
-  static const KernelRow<RopeAnglesParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", rope_angles_ref}};
+  static const KernelRow<RopeAnglesParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", rope_angles_ref}};
   return kRows;
 }
 KernelRows<RopeParams> rope_rows() {
-  static const KernelRow<RopeParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", rope_ref},
+  static const KernelRow<RopeParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", rope_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", rope_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", rope_avx512}};
   return kRows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Rotary embedding of the last rope_dim channels (model.md 3.3): adjacent pairs (2i, 2i+1) are (re, im), multiplied by
-// e^{+j p f_i}; inverse = conjugate; fp32 inside, one rounding to bf16. Angle = fp32(p) * f_i rounded to fp32, then cos and
-// sin of that fp32 number. Angles are made once per step and table and serve every layer of that table.
+// e^{+j p f_i}; inverse = conjugate; fp32 inside, one rounding to bf16. Angle = fp32(p) * f_i rounded to fp32, then cos
+// and sin of that fp32 number. Angles are made once per step and table and serve every layer of that table.
 #pragma once
 
 #include <span>

@@ -14,7 +14,8 @@ Status check(const RouterParams& p) {
   TRY(check_rows("logits", p.logits));
   TRY(check_rows("expert", p.expert));
   TRY(check_rows("weight", p.weight));
-  if (choices < 1 || choices > experts) return invalid_argument(fmt::format("expert: choices is {}, expected 1..{}", choices, experts));
+  if (choices < 1 || choices > experts)
+    return invalid_argument(fmt::format("expert: choices is {}, expected 1..{}", choices, experts));
   if (!p.bias.empty()) TRY(check_size("bias: size", p.bias.size, experts));
   if (!p.image_bias.empty()) TRY(check_size("image_bias: size", p.image_bias.size, experts));
   if (p.is_image.data) TRY(check_shape("is_image", p.is_image, {tokens}));

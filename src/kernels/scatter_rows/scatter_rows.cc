@@ -19,7 +19,8 @@ Cost estimate(const ScatterRowsParams& p) {
 }
 
 KernelRows<ScatterRowsParams> scatter_rows_rows() {
-  static const KernelRow<ScatterRowsParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", scatter_rows_ref}};
+  static const KernelRow<ScatterRowsParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", scatter_rows_ref}};
   return kRows;
 }
 

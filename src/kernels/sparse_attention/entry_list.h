@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The entry list of one query (sparse_attention.h) as addresses: where each entry's packed row stands, or null = missing.
+// The entry list of one query (sparse_attention.h) as addresses: where each entry's packed row stands, or null =
+// missing.
 #pragma once
 
 #include "kernels/sparse_attention/sparse_attention.h"
@@ -20,7 +21,8 @@ inline EntryRow entry_row(const SparseAttentionParams& p, int64_t token, int64_t
     const int64_t position = p.window_end(token) - p.window + entry, age = p.window_end(token) - position;
     const int64_t begin = p.window_begin.data ? p.window_begin(token) : 0;
     if (position < 0 || position < begin) return {};
-    return {age <= p.num_fresh(token) ? p.fresh.row(token + 1 - age) : p.ring.row(p.lane(token), position), p.window_format};
+    return {age <= p.num_fresh(token) ? p.fresh.row(token + 1 - age) : p.ring.row(p.lane(token), position),
+            p.window_format};
   }
   entry -= p.window;
   if (p.selected.data && entry < p.selected.size[1]) {

@@ -19,7 +19,8 @@ static Status check_block_rows(const SparseAttentionParams& p) {
   TRY(check_shape("block_begin", p.block_begin, {p.q.size[0]}));
   for (int64_t t = 0; t < p.q.size[0]; ++t)
     if (p.block_begin(t) < 0 || p.block_begin(t) + p.block_rows > p.fresh.size[0])
-      return invalid_argument(fmt::format("block_begin({}) is {}, expected {} rows of the {} fresh rows", t, p.block_begin(t), p.block_rows, p.fresh.size[0]));
+      return invalid_argument(fmt::format("block_begin({}) is {}, expected {} rows of the {} fresh rows", t,
+                                          p.block_begin(t), p.block_rows, p.fresh.size[0]));
   return {};
 }
 
@@ -28,7 +29,8 @@ Status check(const SparseAttentionParams& p) {
   TRY(check_rows("q", p.q));
   TRY(check_rows("out", p.out));
   TRY(check_rows("fresh", p.fresh));
-  if (head_dim % 32 != 0) return invalid_argument(fmt::format("q: head_dim is {}, expected a multiple of 32", head_dim));
+  if (head_dim % 32 != 0)
+    return invalid_argument(fmt::format("q: head_dim is {}, expected a multiple of 32", head_dim));
   TRY(check_shape("out", p.out, p.q.size));
   TRY(check_size("sink: size", p.sink.size, p.q.size[1]));
   TRY(check_shape("lane", p.lane, {tokens}));
@@ -36,16 +38,23 @@ Status check(const SparseAttentionParams& p) {
   TRY(check_shape("num_fresh", p.num_fresh, {tokens}));
   if (p.window_begin.data) TRY(check_shape("window_begin", p.window_begin, {tokens}));
   if (p.fresh.data) TRY(check_size("fresh: kv_bytes", p.fresh.size[1], row_bytes(p.window_format, head_dim)));
-  if (p.window_format == RowFormat::kFp4Group32 || p.global_format == RowFormat::kFp4Group32) return invalid_argument("window_format, global_format: fp4_group32 rows are index keys, not values");
-  if (p.window < 0 || p.block_rows < 0) return invalid_argument(fmt::format("window {} and block_rows {}: expected no negative number", p.window, p.block_rows));
+  if (p.window_format == RowFormat::kFp4Group32 || p.global_format == RowFormat::kFp4Group32)
+    return invalid_argument("window_format, global_format: fp4_group32 rows are index keys, not values");
+  if (p.window < 0 || p.block_rows < 0)
+    return invalid_argument(
+        fmt::format("window {} and block_rows {}: expected no negative number", p.window, p.block_rows));
   if (p.selected.data) {
     TRY(check_rows("selected", p.selected));
     TRY(check_size("selected: tokens", p.selected.size[0], tokens));
-    if (p.global.rows_per_block < 1) return invalid_argument(fmt::format("global: rows_per_block is {}, expected at least 1", p.global.rows_per_block));
+    if (p.global.rows_per_block < 1)
+      return invalid_argument(
+          fmt::format("global: rows_per_block is {}, expected at least 1", p.global.rows_per_block));
   }
   for (int64_t t = 0; t < tokens; ++t) {
     const int64_t fresh = std::min<int64_t>(p.num_fresh(t), p.window);
-    if (fresh < 0 || t + 1 - fresh < 0 || (fresh > 0 && t >= p.fresh.size[0])) return invalid_argument(fmt::format("num_fresh({}) is {}, expected at most the {} rows up to it", t, p.num_fresh(t), t + 1));
+    if (fresh < 0 || t + 1 - fresh < 0 || (fresh > 0 && t >= p.fresh.size[0]))
+      return invalid_argument(
+          fmt::format("num_fresh({}) is {}, expected at most the {} rows up to it", t, p.num_fresh(t), t + 1));
   }
   return check_block_rows(p);
 }
@@ -56,16 +65,20 @@ Cost estimate(const SparseAttentionParams& p) {
   for (int64_t t = 0; t < p.q.size[0]; ++t) {
     const int64_t begin = p.window_begin.data ? p.window_begin(t) : 0;
     window += static_cast<double>(std::clamp<int64_t>(p.window_end(t) - begin, 0, p.window) + p.block_rows);
-    if (p.selected.data) selected += static_cast<double>(std::count_if(p.selected.row(t), p.selected.row(t) + p.selected.size[1], [](int32_t e) { return e != kNoEntry; }));
+    if (p.selected.data)
+      selected += static_cast<double>(std::count_if(p.selected.row(t), p.selected.row(t) + p.selected.size[1],
+                                                    [](int32_t e) { return e != kNoEntry; }));
   }
   return {.flops = (window + selected) * heads * 4 * head_dim,
           .bytes_read = window * static_cast<double>(row_bytes(p.window_format, p.q.size[2])) +
-                        selected * static_cast<double>(row_bytes(p.global_format, p.q.size[2])) + 2 * static_cast<double>(p.q.num_elements()),
+                        selected * static_cast<double>(row_bytes(p.global_format, p.q.size[2])) +
+                        2 * static_cast<double>(p.q.num_elements()),
           .bytes_written = 2 * static_cast<double>(p.out.num_elements())};
 }
 
 KernelRows<SparseAttentionParams> sparse_attention_rows() {
-  static const KernelRow<SparseAttentionParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", sparse_attention_ref},
+  static const KernelRow<SparseAttentionParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", sparse_attention_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", sparse_attention_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", sparse_attention_avx512}};
   return kRows;

@@ -17,22 +17,35 @@ class Caches {
     window_values = random_bf16(rng, 2 * positions * head_dim, 1.f);
     global_values = random_bf16(rng, 2 * entries * head_dim, 1.f);
     const int64_t blocks = ceil_div<int64_t>(entries, rows_per_block);
-    for (int64_t i = 0; i < 2 * blocks; ++i) table_.push_back(static_cast<int32_t>((i * 5 + 3) % (2 * blocks + (2 * blocks % 5 == 0))));
+    for (int64_t i = 0; i < 2 * blocks; ++i)
+      table_.push_back(static_cast<int32_t>((i * 5 + 3) % (2 * blocks + (2 * blocks % 5 == 0))));
     ring_bytes_.resize(static_cast<size_t>(2 * capacity * window_bytes_), 0xFF);  // NaN wherever nothing was written
     plane_.resize(static_cast<size_t>((2 * blocks + 1) * rows_per_block * global_bytes_), 0xFF);
     ring = {ring_bytes_.data(), capacity * window_bytes_, window_bytes_, capacity};
-    global = {plane_.data(), rows_per_block * global_bytes_, global_bytes_, rows_per_block, {table_.data(), {2, blocks}}};
+    global = {
+        plane_.data(), rows_per_block * global_bytes_, global_bytes_, rows_per_block, {table_.data(), {2, blocks}}};
     round_and_pack(RowFormat::kFp8Block32, window_values, packed_window);
     round_and_pack(RowFormat::kFp4Group16, global_values, packed_global);
     for (int64_t l = 0; l < 2; ++l)
-      for (int64_t j = 0; j < entries; ++j) std::memcpy(plane_.data() + global.offset_bytes(l, j), &packed_global[static_cast<size_t>((l * entries + j) * global_bytes_)], static_cast<size_t>(global_bytes_));
+      for (int64_t j = 0; j < entries; ++j)
+        std::memcpy(plane_.data() + global.offset_bytes(l, j),
+                    &packed_global[static_cast<size_t>((l * entries + j) * global_bytes_)],
+                    static_cast<size_t>(global_bytes_));
   }
-  const uint8_t* window_row(int64_t lane, int64_t position) const { return &packed_window[static_cast<size_t>((lane * positions_ + position) * window_bytes_)]; }
-  const bf16* window_value(int64_t lane, int64_t position) const { return &window_values[static_cast<size_t>((lane * positions_ + position) * head_dim_)]; }
-  const bf16* global_value(int64_t lane, int64_t entry) const { return &global_values[static_cast<size_t>((lane * entries_ + entry) * head_dim_)]; }
+  const uint8_t* window_row(int64_t lane, int64_t position) const {
+    return &packed_window[static_cast<size_t>((lane * positions_ + position) * window_bytes_)];
+  }
+  const bf16* window_value(int64_t lane, int64_t position) const {
+    return &window_values[static_cast<size_t>((lane * positions_ + position) * head_dim_)];
+  }
+  const bf16* global_value(int64_t lane, int64_t entry) const {
+    return &global_values[static_cast<size_t>((lane * entries_ + entry) * head_dim_)];
+  }
   // Positions [begin, end) of a lane enter its ring.
   void write_ring(int64_t lane, int64_t begin, int64_t end) {
-    for (int64_t p = std::max<int64_t>(begin, 0); p < end; ++p) std::memcpy(ring_bytes_.data() + ring.offset_bytes(lane, p), window_row(lane, p), static_cast<size_t>(window_bytes_));
+    for (int64_t p = std::max<int64_t>(begin, 0); p < end; ++p)
+      std::memcpy(ring_bytes_.data() + ring.offset_bytes(lane, p), window_row(lane, p),
+                  static_cast<size_t>(window_bytes_));
   }
   int64_t window_bytes() const { return window_bytes_; }
 
@@ -47,8 +60,12 @@ class Caches {
     const ExecutionContext context{nullptr, &scratch};
     const int64_t rows = static_cast<int64_t>(values.size()) / head_dim_, bytes = row_bytes(format, head_dim_);
     packed.resize(static_cast<size_t>(rows * bytes));
-    pack_rows_rows()[0].launch(context, {.format = format, .x = {values.data(), {rows, head_dim_}}, .base = packed.data(), .stride_bytes = bytes});
-    unpack_rows_rows()[0].launch(context, {.format = format, .packed = {packed.data(), {rows, bytes}}, .out = {values.data(), {rows, head_dim_}}});
+    pack_rows_rows()[0].launch(
+        context,
+        {.format = format, .x = {values.data(), {rows, head_dim_}}, .base = packed.data(), .stride_bytes = bytes});
+    unpack_rows_rows()[0].launch(
+        context,
+        {.format = format, .packed = {packed.data(), {rows, bytes}}, .out = {values.data(), {rows, head_dim_}}});
   }
   int64_t head_dim_, positions_, entries_, window_bytes_ = 0, global_bytes_ = 0;
   std::vector<int32_t> table_;
@@ -56,7 +73,8 @@ class Caches {
 };
 
 // Softmax with sink over a list of entries, in double precision.
-std::vector<double> attend(const bf16* q, const std::vector<const bf16*>& entries, int64_t head_dim, float scale, float sink) {
+std::vector<double> attend(const bf16* q, const std::vector<const bf16*>& entries, int64_t head_dim, float scale,
+                           float sink) {
   std::vector<double> scores, out(static_cast<size_t>(head_dim));
   double denominator = std::exp(double(sink));
   for (const bf16* e : entries) {
@@ -66,37 +84,48 @@ std::vector<double> attend(const bf16* q, const std::vector<const bf16*>& entrie
     denominator += scores.back();
   }
   for (size_t i = 0; i < entries.size(); ++i)
-    for (int64_t d = 0; d < head_dim; ++d) out[static_cast<size_t>(d)] += scores[i] / denominator * to_float(entries[i][d]);
+    for (int64_t d = 0; d < head_dim; ++d)
+      out[static_cast<size_t>(d)] += scores[i] / denominator * to_float(entries[i][d]);
   return out;
 }
 
 }  // namespace
 
+// The golden entries are plain bf16 rows; o_big has thirty times larger queries, so that softmax is nearly one-hot.
 TEST(SparseAttention, EqualsTheGoldenCore) {
   const auto kv = units().raw<bf16>("sa.kv");
   const auto sink = units().raw<float>("sa.sink");
   const auto idx = units().raw<int32_t>("sa.idx");
   const std::vector<int32_t> table = {0}, zeros(4);
   for (const auto& [name, factor] : {std::pair<const char*, float>{"sa.o", 1.f}, {"sa.o_big", 30.f}}) {
-  auto q = units().raw<bf16>("sa.q");
-  for (bf16& v : q) v = to_bf16(to_float(v) * factor);
-  const auto expected = units().raw<bf16>(name);
-  on_every_row<SparseAttentionParams>(sparse_attention_rows(), [&](const auto& row, const ExecutionContext& context) {
-    std::vector<bf16> out(q.size());
-    const SparseAttentionParams p{.q = {q.data(), {4, 4, 64}}, .sink = {sink.data(), 4}, .scale = 0.125f, .lane = {zeros.data(), {4}}, .window_end = {zeros.data(), {4}}, .num_fresh = {zeros.data(), {4}},
-                                  .selected = {idx.data(), {4, 150}}, .global_format = RowFormat::kBf16,
-                                  .global = {reinterpret_cast<const uint8_t*>(kv.data()), 0, 128, 300, {table.data(), {1, 1}}}, .out = {out.data(), {4, 4, 64}}};
-    ASSERT_TRUE(check(p).ok()) << check(p).message();
-    row.launch(context, p);
-    expect_near_exact(out, expected);
-  });
+    auto q = units().raw<bf16>("sa.q");
+    for (bf16& v : q) v = to_bf16(to_float(v) * factor);
+    const auto expected = units().raw<bf16>(name);
+    on_every_row<SparseAttentionParams>(sparse_attention_rows(), [&](const auto& row, const ExecutionContext& context) {
+      std::vector<bf16> out(q.size());
+      const SparseAttentionParams p{
+          .q = {q.data(), {4, 4, 64}},
+          .sink = {sink.data(), 4},
+          .scale = 0.125f,
+          .lane = {zeros.data(), {4}},
+          .window_end = {zeros.data(), {4}},
+          .num_fresh = {zeros.data(), {4}},
+          .selected = {idx.data(), {4, 150}},
+          .global_format = RowFormat::kBf16,
+          .global = {reinterpret_cast<const uint8_t*>(kv.data()), 0, 128, 300, {table.data(), {1, 1}}},
+          .out = {out.data(), {4, 4, 64}}};
+      ASSERT_TRUE(check(p).ok()) << check(p).message();
+      row.launch(context, p);
+      expect_near_exact(out, expected);
+    });
   }
 }
 
 // Ring, fresh rows and a mixture of both give the same bits, and the double-precision result to bf16 accuracy.
 TEST(SparseAttention, TheWindowMayComeFromRingOrFreshRows) {
   Rng rng(101);
-  for (const auto& [head_dim, heads, window] : {std::tuple<int64_t, int64_t, int>{64, 8, 16}, {96, 3, 70}, {512, 5, 128}}) {
+  for (const auto& [head_dim, heads, window] :
+       {std::tuple<int64_t, int64_t, int>{64, 8, 16}, {32, 37, 16}, {96, 3, 70}, {512, 5, 128}}) {
     const int64_t positions = 2 * window + 9, entries = 50, top_k = 20;
     Caches caches(rng, head_dim, positions, entries, window + 8, 8);
     const auto q = random_bf16(rng, heads * head_dim, 1.f);
@@ -107,35 +136,54 @@ TEST(SparseAttention, TheWindowMayComeFromRingOrFreshRows) {
     for (const int64_t position : {int64_t{0}, int64_t{5}, window - 2l, window - 1l, positions - 1}) {
       caches.write_ring(1, position - window + 1, position + 1);
       std::vector<const bf16*> list;
-      for (int64_t p = std::max<int64_t>(0, position - window + 1); p <= position; ++p) list.push_back(caches.window_value(1, p));
+      for (int64_t p = std::max<int64_t>(0, position - window + 1); p <= position; ++p)
+        list.push_back(caches.window_value(1, p));
       for (int i = 0; i < 13; ++i) list.push_back(caches.global_value(1, selected[static_cast<size_t>(i)]));
       std::vector<bf16> first;
-      on_every_row<SparseAttentionParams>(sparse_attention_rows(), [&](const auto& row, const ExecutionContext& context) {
-        for (const int64_t fresh_count : {int64_t{0}, int64_t{1}, std::min<int64_t>(7, position + 1), std::min<int64_t>(position + 1, window)}) {
-          // The query is the last of `rows` fresh rows; rows before it belong to its sequence as far as fresh_count says.
-          const int64_t rows = std::max<int64_t>(fresh_count, 1) + 2, t = rows - 1;
-          std::vector<uint8_t> fresh(static_cast<size_t>(rows * caches.window_bytes()), 0xFF);
-          for (int64_t i = 1; i <= fresh_count; ++i) std::memcpy(&fresh[static_cast<size_t>((t + 1 - i) * caches.window_bytes())], caches.window_row(1, position + 1 - i), static_cast<size_t>(caches.window_bytes()));
-          std::vector<bf16> queries(static_cast<size_t>(rows * heads * head_dim)), out(queries.size());
-          std::copy(q.begin(), q.end(), queries.end() - static_cast<std::ptrdiff_t>(q.size()));
-          std::vector<int32_t> lane(static_cast<size_t>(rows), 1), end(lane.size(), 0), num_fresh(lane.size(), 0), chosen(static_cast<size_t>(rows * top_k), kNoEntry);
-          end.back() = static_cast<int32_t>(position + 1);
-          num_fresh.back() = static_cast<int32_t>(fresh_count);
-          std::copy(selected.begin(), selected.end(), chosen.end() - top_k);
-          const SparseAttentionParams p{.q = {queries.data(), {rows, heads, head_dim}}, .sink = {sink.data(), heads}, .scale = scale, .window = window, .lane = {lane.data(), {rows}}, .window_end = {end.data(), {rows}},
-                                        .num_fresh = {num_fresh.data(), {rows}}, .fresh = {fresh.data(), {rows, caches.window_bytes()}}, .ring = caches.ring, .selected = {chosen.data(), {rows, top_k}}, .global = caches.global,
-                                        .out = {out.data(), {rows, heads, head_dim}}};
-          ASSERT_TRUE(check(p).ok()) << check(p).message();
-          row.launch(context, p);
-          const std::vector<bf16> mine(out.end() - static_cast<std::ptrdiff_t>(q.size()), out.end());
-          if (first.empty()) first = mine;
-          EXPECT_EQ(mine, first) << "position " << position << " fresh " << fresh_count;
-          for (size_t i = 0; i + q.size() < out.size(); ++i) ASSERT_EQ(to_float(out[i]), 0.f);  // rows without entries
-        }
-      });
+      on_every_row<SparseAttentionParams>(
+          sparse_attention_rows(), [&](const auto& row, const ExecutionContext& context) {
+            for (const int64_t fresh_count : {int64_t{0}, int64_t{1}, std::min<int64_t>(7, position + 1),
+                                              std::min<int64_t>(position + 1, window)}) {
+              // The query is the last of `rows` fresh rows; rows before it belong to its sequence as far as fresh_count
+              // says.
+              const int64_t rows = std::max<int64_t>(fresh_count, 1) + 2, t = rows - 1;
+              std::vector<uint8_t> fresh(static_cast<size_t>(rows * caches.window_bytes()), 0xFF);
+              for (int64_t i = 1; i <= fresh_count; ++i)
+                std::memcpy(&fresh[static_cast<size_t>((t + 1 - i) * caches.window_bytes())],
+                            caches.window_row(1, position + 1 - i), static_cast<size_t>(caches.window_bytes()));
+              std::vector<bf16> queries(static_cast<size_t>(rows * heads * head_dim)), out(queries.size());
+              std::copy(q.begin(), q.end(), queries.end() - static_cast<std::ptrdiff_t>(q.size()));
+              std::vector<int32_t> lane(static_cast<size_t>(rows), 1), end(lane.size(), 0), num_fresh(lane.size(), 0),
+                  chosen(static_cast<size_t>(rows * top_k), kNoEntry);
+              end.back() = static_cast<int32_t>(position + 1);
+              num_fresh.back() = static_cast<int32_t>(fresh_count);
+              std::copy(selected.begin(), selected.end(), chosen.end() - top_k);
+              const SparseAttentionParams p{.q = {queries.data(), {rows, heads, head_dim}},
+                                            .sink = {sink.data(), heads},
+                                            .scale = scale,
+                                            .window = window,
+                                            .lane = {lane.data(), {rows}},
+                                            .window_end = {end.data(), {rows}},
+                                            .num_fresh = {num_fresh.data(), {rows}},
+                                            .fresh = {fresh.data(), {rows, caches.window_bytes()}},
+                                            .ring = caches.ring,
+                                            .selected = {chosen.data(), {rows, top_k}},
+                                            .global = caches.global,
+                                            .out = {out.data(), {rows, heads, head_dim}}};
+              ASSERT_TRUE(check(p).ok()) << check(p).message();
+              row.launch(context, p);
+              const std::vector<bf16> mine(out.end() - static_cast<std::ptrdiff_t>(q.size()), out.end());
+              if (first.empty()) first = mine;
+              EXPECT_EQ(mine, first) << "position " << position << " fresh " << fresh_count;
+              for (size_t i = 0; i + q.size() < out.size(); ++i)
+                ASSERT_EQ(to_float(out[i]), 0.f);  // rows without entries
+            }
+          });
       for (int64_t h = 0; h < heads; ++h) {
-        const auto exact = attend(&q[static_cast<size_t>(h * head_dim)], list, head_dim, scale, sink[static_cast<size_t>(h)]);
-        for (int64_t d = 0; d < head_dim; ++d) EXPECT_NEAR(to_float(first[static_cast<size_t>(h * head_dim + d)]), exact[static_cast<size_t>(d)], 0.01);
+        const auto exact =
+            attend(&q[static_cast<size_t>(h * head_dim)], list, head_dim, scale, sink[static_cast<size_t>(h)]);
+        for (int64_t d = 0; d < head_dim; ++d)
+          EXPECT_NEAR(to_float(first[static_cast<size_t>(h * head_dim + d)]), exact[static_cast<size_t>(d)], 0.01);
       }
     }
   }
@@ -153,11 +201,20 @@ TEST(SparseAttention, PositionsBelowWindowBeginAreMissing) {
   for (int64_t p = 25; p < 30; ++p) list.push_back(caches.window_value(0, p));
   on_every_row<SparseAttentionParams>(sparse_attention_rows(), [&](const auto& row, const ExecutionContext& context) {
     std::vector<bf16> out(128);
-    row.launch(context, {.q = {q.data(), {1, 2, 64}}, .sink = {sink.data(), 2}, .scale = 0.125f, .window = 16, .lane = {lane.data(), {1}}, .window_end = {end.data(), {1}}, .window_begin = {begin.data(), {1}},
-                         .num_fresh = {fresh.data(), {1}}, .ring = caches.ring, .out = {out.data(), {1, 2, 64}}});
+    row.launch(context, {.q = {q.data(), {1, 2, 64}},
+                         .sink = {sink.data(), 2},
+                         .scale = 0.125f,
+                         .window = 16,
+                         .lane = {lane.data(), {1}},
+                         .window_end = {end.data(), {1}},
+                         .window_begin = {begin.data(), {1}},
+                         .num_fresh = {fresh.data(), {1}},
+                         .ring = caches.ring,
+                         .out = {out.data(), {1, 2, 64}}});
     for (int64_t h = 0; h < 2; ++h) {
       const auto exact = attend(&q[static_cast<size_t>(h * 64)], list, 64, 0.125f, sink[static_cast<size_t>(h)]);
-      for (int64_t d = 0; d < 64; ++d) EXPECT_NEAR(to_float(out[static_cast<size_t>(h * 64 + d)]), exact[static_cast<size_t>(d)], 0.01);
+      for (int64_t d = 0; d < 64; ++d)
+        EXPECT_NEAR(to_float(out[static_cast<size_t>(h * 64 + d)]), exact[static_cast<size_t>(d)], 0.01);
     }
   });
 }
@@ -172,22 +229,36 @@ TEST(SparseAttention, DraftQueriesSeeTheWholeBlock) {
   for (const int32_t committed : {1, 5, 16, 30}) {
     for (int64_t l = 0; l < 2; ++l) caches.write_ring(l, committed - 16, committed);
     std::vector<uint8_t> fresh;  // two blocks, of lanes 1 and 0; rows borrowed from positions 33.. of the lane
-    for (const int64_t l : {1, 0}) fresh.insert(fresh.end(), caches.window_row(l, 33), caches.window_row(l, 33) + block * caches.window_bytes());
-    const std::vector<int32_t> lane = {1, 1, 1, 0, 0, 0}, end(6, committed), num_fresh(6, 0), begin = {0, 0, 0, 3, 3, 3};
+    for (const int64_t l : {1, 0})
+      fresh.insert(fresh.end(), caches.window_row(l, 33), caches.window_row(l, 33) + block * caches.window_bytes());
+    const std::vector<int32_t> lane = {1, 1, 1, 0, 0, 0}, end(6, committed), num_fresh(6, 0),
+                               begin = {0, 0, 0, 3, 3, 3};
     on_every_row<SparseAttentionParams>(sparse_attention_rows(), [&](const auto& row, const ExecutionContext& context) {
       std::vector<bf16> out(q.size());
-      const SparseAttentionParams p{.q = {q.data(), {6, heads, head_dim}}, .sink = {sink.data(), heads}, .scale = 0.125f, .window = 16, .lane = {lane.data(), {6}}, .window_end = {end.data(), {6}}, .num_fresh = {num_fresh.data(), {6}},
-                                    .fresh = {fresh.data(), {6, caches.window_bytes()}}, .ring = caches.ring, .block_rows = block, .block_begin = {begin.data(), {6}}, .out = {out.data(), {6, heads, head_dim}}};
+      const SparseAttentionParams p{.q = {q.data(), {6, heads, head_dim}},
+                                    .sink = {sink.data(), heads},
+                                    .scale = 0.125f,
+                                    .window = 16,
+                                    .lane = {lane.data(), {6}},
+                                    .window_end = {end.data(), {6}},
+                                    .num_fresh = {num_fresh.data(), {6}},
+                                    .fresh = {fresh.data(), {6, caches.window_bytes()}},
+                                    .ring = caches.ring,
+                                    .block_rows = block,
+                                    .block_begin = {begin.data(), {6}},
+                                    .out = {out.data(), {6, heads, head_dim}}};
       ASSERT_TRUE(check(p).ok()) << check(p).message();
       row.launch(context, p);
       for (int64_t t = 0; t < 6; ++t) {
         std::vector<const bf16*> list;
-        for (int64_t p2 = std::max(0, committed - 16); p2 < committed; ++p2) list.push_back(caches.window_value(lane[static_cast<size_t>(t)], p2));
+        for (int64_t p2 = std::max(0, committed - 16); p2 < committed; ++p2)
+          list.push_back(caches.window_value(lane[static_cast<size_t>(t)], p2));
         for (int64_t i = 0; i < block; ++i) list.push_back(caches.window_value(lane[static_cast<size_t>(t)], 33 + i));
         for (int64_t h = 0; h < heads; ++h) {
           const size_t at = static_cast<size_t>((t * heads + h) * head_dim);
           const auto exact = attend(&q[at], list, head_dim, 0.125f, sink[static_cast<size_t>(h)]);
-          for (int64_t d = 0; d < head_dim; ++d) EXPECT_NEAR(to_float(out[at + static_cast<size_t>(d)]), exact[static_cast<size_t>(d)], 0.01);
+          for (int64_t d = 0; d < head_dim; ++d)
+            EXPECT_NEAR(to_float(out[at + static_cast<size_t>(d)]), exact[static_cast<size_t>(d)], 0.01);
         }
       }
     });
@@ -199,8 +270,15 @@ TEST(SparseAttention, RefusesABlockOutsideTheFreshRows) {
   std::vector<float> sink(1);
   std::vector<uint8_t> fresh(66);
   std::vector<int32_t> zero = {0}, begin = {0};
-  const SparseAttentionParams p{.q = {q.data(), {1, 1, 64}}, .sink = {sink.data(), 1}, .lane = {zero.data(), {1}}, .window_end = {zero.data(), {1}}, .num_fresh = {zero.data(), {1}}, .fresh = {fresh.data(), {1, 66}}, .block_rows = 2,
-                                .block_begin = {begin.data(), {1}}, .out = {out.data(), {1, 1, 64}}};
+  const SparseAttentionParams p{.q = {q.data(), {1, 1, 64}},
+                                .sink = {sink.data(), 1},
+                                .lane = {zero.data(), {1}},
+                                .window_end = {zero.data(), {1}},
+                                .num_fresh = {zero.data(), {1}},
+                                .fresh = {fresh.data(), {1, 66}},
+                                .block_rows = 2,
+                                .block_begin = {begin.data(), {1}},
+                                .out = {out.data(), {1, 1, 64}}};
   EXPECT_EQ(check(p).message(), "block_begin(0) is 0, expected 2 rows of the 1 fresh rows");
 }
 

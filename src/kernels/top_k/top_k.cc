@@ -17,12 +17,14 @@ Status check(const TopKParams& p) {
   TRY(check_shape("num_visible", p.num_visible, {tokens}));
   if (p.candidates.data) {
     TRY(check_rows("candidates", p.candidates));
-    if (p.candidate_block_size < 1) return invalid_argument(fmt::format("candidate_block_size is {}, expected at least 1", p.candidate_block_size));
+    if (p.candidate_block_size < 1)
+      return invalid_argument(fmt::format("candidate_block_size is {}, expected at least 1", p.candidate_block_size));
     return check_size("candidates: tokens", p.candidates.size[0], tokens);
   }
   for (int64_t t = 0; t < tokens; ++t)
     if (p.num_visible(t) > p.out.size[1] && (!p.scores.data || p.num_visible(t) > p.scores.size[1]))
-      return invalid_argument(fmt::format("scores: entries is {}, expected at least num_visible({}) = {}", p.scores.size[1], t, p.num_visible(t)));
+      return invalid_argument(fmt::format("scores: entries is {}, expected at least num_visible({}) = {}",
+                                          p.scores.size[1], t, p.num_visible(t)));
   return {};
 }
 
@@ -33,7 +35,8 @@ Status check(const CandidateBlocksParams& p) {
   if (p.block_size < 1) return invalid_argument(fmt::format("block_size is {}, expected at least 1", p.block_size));
   for (int64_t t = 0; t < p.out.size[0]; ++t)
     if (p.num_visible(t) > p.out.size[1] * p.block_size && (!p.scores.data || p.num_visible(t) > p.scores.size[1]))
-      return invalid_argument(fmt::format("scores: entries is {}, expected at least num_visible({}) = {}", p.scores.size[1], t, p.num_visible(t)));
+      return invalid_argument(fmt::format("scores: entries is {}, expected at least num_visible({}) = {}",
+                                          p.scores.size[1], t, p.num_visible(t)));
   return {};
 }
 
@@ -45,7 +48,8 @@ static double num_scores(const V& num_visible) {
 }
 
 Cost estimate(const TopKParams& p) {
-  const double n = p.candidates.data ? static_cast<double>(p.candidates.num_elements() * p.candidate_block_size) : num_scores(p.num_visible);
+  const double n = p.candidates.data ? static_cast<double>(p.candidates.num_elements() * p.candidate_block_size)
+                                     : num_scores(p.num_visible);
   return {.flops = n, .bytes_read = 4 * n, .bytes_written = 4 * static_cast<double>(p.out.num_elements())};
 }
 Cost estimate(const CandidateBlocksParams& p) {
@@ -58,7 +62,8 @@ KernelRows<TopKParams> top_k_rows() {
   return kRows;
 }
 KernelRows<CandidateBlocksParams> candidate_blocks_rows() {
-  static const KernelRow<CandidateBlocksParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", candidate_blocks_ref}};
+  static const KernelRow<CandidateBlocksParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", candidate_blocks_ref}};
   return kRows;
 }
 

@@ -27,13 +27,18 @@ TEST(TopK, EqualsASortWithManyTies) {
     for (const int64_t k : {1, 16, 512}) {
       for (const int distinct : {1, 3, 100000}) {
         std::vector<float> scores(static_cast<size_t>(3 * entries));
-        for (float& s : scores) s = (static_cast<float>(rng.below(static_cast<uint64_t>(distinct))) - 1) * 0.25f * (rng.below(2) ? 1.f : -1.f);
+        for (float& s : scores)
+          s = (static_cast<float>(rng.below(static_cast<uint64_t>(distinct))) - 1) * 0.25f *
+              (rng.below(2) ? 1.f : -1.f);
         const std::vector<int32_t> visible = {static_cast<int32_t>(entries), static_cast<int32_t>(entries / 2), 0};
         on_every_row<TopKParams>(top_k_rows(), [&](const auto& row, const ExecutionContext& context) {
           std::vector<int32_t> out(static_cast<size_t>(3 * k), 99);
-          row.launch(context, {.scores = {scores.data(), {3, entries}}, .num_visible = {visible.data(), {3}}, .out = {out.data(), {3, k}}});
+          row.launch(context, {.scores = {scores.data(), {3, entries}},
+                               .num_visible = {visible.data(), {3}},
+                               .out = {out.data(), {3, k}}});
           for (int64_t t = 0; t < 3; ++t)
-            EXPECT_EQ(std::vector<int32_t>(out.begin() + t * k, out.begin() + (t + 1) * k), sorted_best(scores.data() + t * entries, visible[static_cast<size_t>(t)], k));
+            EXPECT_EQ(std::vector<int32_t>(out.begin() + t * k, out.begin() + (t + 1) * k),
+                      sorted_best(scores.data() + t * entries, visible[static_cast<size_t>(t)], k));
         });
       }
     }
@@ -53,10 +58,15 @@ TEST(TopK, TakesEverythingWithoutScoresWhenItFits) {
 
 TEST(TopK, CandidatesLimitTheChoiceAndKeepEntryNumbers) {
   const std::vector<int32_t> candidates = {1, 3, kNoEntry}, visible = {14};
-  const std::vector<float> scores = {5, 1, 2, 9, 4, 9, 77, 77, 1e9f, 1e9f, 1e9f, 1e9f};  // blocks of 4: entries 4..7, 12..13
+  const std::vector<float> scores = {5,  1,  2,    9,    4,    9,
+                                     77, 77, 1e9f, 1e9f, 1e9f, 1e9f};  // blocks of 4: entries 4..7, 12..13
   on_every_row<TopKParams>(top_k_rows(), [&](const auto& row, const ExecutionContext& context) {
     std::vector<int32_t> out(3);
-    row.launch(context, {.scores = {scores.data(), {1, 12}}, .num_visible = {visible.data(), {1}}, .candidates = {candidates.data(), {1, 3}}, .candidate_block_size = 4, .out = {out.data(), {1, 3}}});
+    row.launch(context, {.scores = {scores.data(), {1, 12}},
+                         .num_visible = {visible.data(), {1}},
+                         .candidates = {candidates.data(), {1, 3}},
+                         .candidate_block_size = 4,
+                         .out = {out.data(), {1, 3}}});
     EXPECT_EQ(out, (std::vector<int32_t>{4, 7, 13}));
   });
 }
@@ -64,11 +74,15 @@ TEST(TopK, CandidatesLimitTheChoiceAndKeepEntryNumbers) {
 TEST(TopK, RefusesScoresShorterThanWhatIsVisible) {
   std::vector<float> scores(10);
   std::vector<int32_t> visible = {11}, out(4);
-  EXPECT_EQ(check(TopKParams{.scores = {scores.data(), {1, 10}}, .num_visible = {visible.data(), {1}}, .out = {out.data(), {1, 4}}}).message(),
-            "scores: entries is 10, expected at least num_visible(0) = 11");
+  EXPECT_EQ(
+      check(TopKParams{
+                .scores = {scores.data(), {1, 10}}, .num_visible = {visible.data(), {1}}, .out = {out.data(), {1, 4}}})
+          .message(),
+      "scores: entries is 10, expected at least num_visible(0) = 11");
 }
 
-// Golden keep masks are per position: kept = its block is listed (and, for positions beyond the visible ones, not kept).
+// Golden keep masks are per position: kept = its block is listed (and, for positions beyond the visible ones, not
+// kept).
 TEST(CandidateBlocks, EqualTheGoldenChoice) {
   const auto scores_bf16 = units().raw<bf16>("cand.scores");
   const auto visible = units().raw<int32_t>("cand.n_visible");
@@ -78,12 +92,17 @@ TEST(CandidateBlocks, EqualTheGoldenChoice) {
     const auto keep = units().raw<uint8_t>("cand.keep_top" + std::to_string(k));
     on_every_row<CandidateBlocksParams>(candidate_blocks_rows(), [&](const auto& row, const ExecutionContext& context) {
       std::vector<int32_t> out(static_cast<size_t>(6 * k));
-      row.launch(context, {.scores = {scores.data(), {6, 45}}, .num_visible = {visible.data(), {6}}, .block_size = 8, .out = {out.data(), {6, k}}});
+      row.launch(context, {.scores = {scores.data(), {6, 45}},
+                           .num_visible = {visible.data(), {6}},
+                           .block_size = 8,
+                           .out = {out.data(), {6, k}}});
       for (int64_t t = 0; t < 6; ++t) {
         const auto begin = out.begin() + t * k, end = begin + k;
         EXPECT_TRUE(std::is_sorted(begin, std::find(begin, end, kNoEntry)));
         for (int64_t j = 0; j < visible[static_cast<size_t>(t)]; ++j)
-          EXPECT_EQ(std::find(begin, end, static_cast<int32_t>(j / 8)) != end, keep[static_cast<size_t>(t * 45 + j)] != 0) << "k " << k << " token " << t << " position " << j;
+          EXPECT_EQ(std::find(begin, end, static_cast<int32_t>(j / 8)) != end,
+                    keep[static_cast<size_t>(t * 45 + j)] != 0)
+              << "k " << k << " token " << t << " position " << j;
       }
     });
   }

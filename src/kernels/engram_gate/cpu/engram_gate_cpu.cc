@@ -14,9 +14,12 @@ const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(
 float gate(const EngramGateParams& p, const EngramKernels& kernels, int64_t token, int64_t stream) {
   const int64_t hidden = p.x.size[2];
   const uint16_t *x = words(&p.x(token, stream, 0)), *key = words(p.kv.row(token) + stream * hidden);
-  const auto inverse_rms = [&](const uint16_t* row) { return 1.f / std::sqrt(kernels.sum_squares(row, hidden) / static_cast<float>(hidden) + p.epsilon); };
+  const auto inverse_rms = [&](const uint16_t* row) {
+    return 1.f / std::sqrt(kernels.sum_squares(row, hidden) / static_cast<float>(hidden) + p.epsilon);
+  };
   const float scale = inverse_rms(x) * inverse_rms(key);
-  const float d = kernels.dot(x, words(p.q_weight.row(stream)), words(p.k_weight.row(stream)), key, hidden) * scale * (1.f / std::sqrt(static_cast<float>(hidden)));
+  const float d = kernels.dot(x, words(p.q_weight.row(stream)), words(p.k_weight.row(stream)), key, hidden) * scale *
+                  (1.f / std::sqrt(static_cast<float>(hidden)));
   return sigmoid_in_lanes(std::copysign(std::sqrt(std::max(std::fabs(d), 1e-6f)), d));
 }
 
@@ -25,13 +28,18 @@ void engram_gate(const ExecutionContext& context, const EngramGateParams& p, con
   for_each_item(context, p.x.size[0], 8 * static_cast<double>(p.x.num_elements()), [&](int64_t t, int) {
     if (p.is_image.data && p.is_image(t)) return;
     for (int64_t s = 0; s < streams; ++s)
-      kernels.inject(reinterpret_cast<uint16_t*>(&p.x(t, s, 0)), gate(p, kernels, t, s), words(p.kv.row(t) + streams * hidden), hidden);
+      kernels.inject(reinterpret_cast<uint16_t*>(&p.x(t, s, 0)), gate(p, kernels, t, s),
+                     words(p.kv.row(t) + streams * hidden), hidden);
   });
 }
 
 }  // namespace
 
-void engram_gate_avx2(const ExecutionContext& context, const EngramGateParams& p) { engram_gate(context, p, engram_gate_kernels_avx2()); }
-void engram_gate_avx512(const ExecutionContext& context, const EngramGateParams& p) { engram_gate(context, p, engram_gate_kernels_avx512()); }
+void engram_gate_avx2(const ExecutionContext& context, const EngramGateParams& p) {
+  engram_gate(context, p, engram_gate_kernels_avx2());
+}
+void engram_gate_avx512(const ExecutionContext& context, const EngramGateParams& p) {
+  engram_gate(context, p, engram_gate_kernels_avx512());
+}
 
 }  // namespace deepinfer

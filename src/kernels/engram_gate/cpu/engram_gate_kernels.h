@@ -8,7 +8,8 @@ namespace deepinfer {
 
 struct EngramKernels {
   float (*sum_squares)(const uint16_t* x, int64_t size);
-  float (*dot)(const uint16_t* x, const uint16_t* q_weight, const uint16_t* k_weight, const uint16_t* key, int64_t size);
+  float (*dot)(const uint16_t* x, const uint16_t* q_weight, const uint16_t* k_weight, const uint16_t* key,
+               int64_t size);
   void (*inject)(uint16_t* x, float gate, const uint16_t* value, int64_t size);
 };
 

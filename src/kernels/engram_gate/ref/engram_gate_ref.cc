@@ -23,7 +23,8 @@ float gate(const EngramGateParams& p, int64_t token, int64_t stream) {
   const bf16* key = p.kv.row(token) + stream * hidden;
   LaneSum products;
   for (int64_t i = 0; i < hidden; ++i)
-    products.add(i, to_float(x[i]) * (to_float(p.q_weight.row(stream)[i]) * to_float(p.k_weight.row(stream)[i])) * to_float(key[i]));
+    products.add(i, to_float(x[i]) * (to_float(p.q_weight.row(stream)[i]) * to_float(p.k_weight.row(stream)[i])) *
+                        to_float(key[i]));
   const float scale = inverse_rms(x, hidden, p.epsilon) * inverse_rms(key, hidden, p.epsilon);
   const float d = products.total() * scale * (1.f / std::sqrt(static_cast<float>(hidden)));
   return sigmoid_in_lanes(std::copysign(std::sqrt(std::max(std::fabs(d), 1e-6f)), d));
@@ -37,7 +38,8 @@ void engram_rows_ref(const ExecutionContext&, const EngramRowsParams& p) {
     for (int64_t c = 0; c < p.row.size[1]; ++c) {
       const uint8_t* codes = p.table.row(p.row(t, c));
       const uint8_t* scales = p.table.row_scales(p.row(t, c));
-      for (int64_t i = 0; i < p.table.columns; ++i) *out++ = to_bf16(e4m3_to_float(codes[i]) * e8m0_to_float(scales[i / kScaleBlock]));
+      for (int64_t i = 0; i < p.table.columns; ++i)
+        *out++ = to_bf16(e4m3_to_float(codes[i]) * e8m0_to_float(scales[i / kScaleBlock]));
     }
   }
 }

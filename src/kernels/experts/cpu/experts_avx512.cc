@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/lanes/cpu/lanes_avx512.h"
+
 #include "kernels/experts/cpu/experts_lanes.h"
 
 namespace deepinfer {

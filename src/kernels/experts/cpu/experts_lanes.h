@@ -19,14 +19,17 @@ V16 swiglu16(V16 gate, V16 up, float limit, const float* weight) {
 void swiglu(uint16_t* gate, const uint16_t* up, float limit, const float* weight, int64_t size) {
   int64_t i = 0;
   for (; i + 16 <= size; i += 16) store_bf16(gate + i, swiglu16(load_bf16(gate + i), load_bf16(up + i), limit, weight));
-  if (i < size) store_some_bf16(gate + i, size - i, swiglu16(load_some_bf16(gate + i, size - i), load_some_bf16(up + i, size - i), limit, weight));
+  if (i < size)
+    store_some_bf16(gate + i, size - i,
+                    swiglu16(load_some_bf16(gate + i, size - i), load_some_bf16(up + i, size - i), limit, weight));
 }
 
 void sum_rows(const uint16_t* const* rows, int64_t num_rows, int64_t size, uint16_t* out) {
   for (int64_t i = 0; i < size; i += 16) {
     const int64_t n = size - i < 16 ? size - i : 16;
     V16 sum = zero16();
-    for (int64_t r = 0; r < num_rows; ++r) sum = add(sum, n == 16 ? load_bf16(rows[r] + i) : load_some_bf16(rows[r] + i, n));
+    for (int64_t r = 0; r < num_rows; ++r)
+      sum = add(sum, n == 16 ? load_bf16(rows[r] + i) : load_some_bf16(rows[r] + i, n));
     if (n == 16) store_bf16(out + i, sum);
     else store_some_bf16(out + i, n, sum);
   }

@@ -13,7 +13,8 @@ namespace {
 
 using Rows = View<bf16, dim::rows, dim::out>;
 
-Rows linear(const ExecutionContext& context, const View<const bf16, dim::rows, dim::in>& x, const WeightMatrix& weight, bf16* out) {
+Rows linear(const ExecutionContext& context, const View<const bf16, dim::rows, dim::in>& x, const WeightMatrix& weight,
+            bf16* out) {
   const Rows y(out, {x.size[0], num_outputs(weight)});
   linear_ref(context, {.x = x, .weight = weight, .round_activation = true, .out = y});
   return y;
@@ -31,7 +32,8 @@ bf16 swiglu(bf16 gate_in, bf16 up_in, float limit, const float* weight) {
   return to_bf16(hidden);
 }
 
-void run_expert(const ExecutionContext& context, const ExpertsParams& p, const ExpertMatrices& m, int64_t begin, int64_t end) {
+void run_expert(const ExecutionContext& context, const ExpertsParams& p, const ExpertMatrices& m, int64_t begin,
+                int64_t end) {
   const Scratch::Frame frame(*context.scratch);
   const int64_t rows = end - begin, hidden = p.x.size[1], inner = num_outputs(m.w1);
   bf16* x = context.scratch->take<bf16>(rows * hidden);

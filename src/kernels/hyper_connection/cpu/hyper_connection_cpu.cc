@@ -19,12 +19,15 @@ void stream_mix(const ExecutionContext& context, const StreamMixParams& p, const
   const Scratch::Frame frame(*context.scratch);
   const int64_t tokens = p.x.size[0], size = p.fn.in, out = p.fn.out, row_tiles = ceil_div(out, kMixRows);
   float* mixed = context.scratch->take<float>(tokens * out);
-  for_each_item(context, ceil_div(tokens, kMixTokens) * row_tiles, static_cast<double>(tokens * size * out), [&](int64_t item, int) {
-    const int64_t t = item / row_tiles * kMixTokens, o = item % row_tiles * kMixRows;
-    kernels.mix(words(p.x.row(t)), p.x.stride[0], std::min(kMixTokens, tokens - t), p.fn.row(o), size, std::min(kMixRows, out - o), mixed + t * out + o, out);
-  });
+  for_each_item(context, ceil_div(tokens, kMixTokens) * row_tiles, static_cast<double>(tokens * size * out),
+                [&](int64_t item, int) {
+                  const int64_t t = item / row_tiles * kMixTokens, o = item % row_tiles * kMixRows;
+                  kernels.mix(words(p.x.row(t)), p.x.stride[0], std::min(kMixTokens, tokens - t), p.fn.row(o), size,
+                              std::min(kMixRows, out - o), mixed + t * out + o, out);
+                });
   for (int64_t t = 0; t < tokens; ++t) {
-    const float inverse = 1.f / std::sqrt(kernels.sum_squares(words(p.x.row(t)), size) / static_cast<float>(size) + p.norm_epsilon);
+    const float inverse =
+        1.f / std::sqrt(kernels.sum_squares(words(p.x.row(t)), size) / static_cast<float>(size) + p.norm_epsilon);
     for (int64_t o = 0; o < out; ++o) mixed[t * out + o] *= inverse;
     write_coefficients(p, t, mixed + t * out);
   }
@@ -38,17 +41,30 @@ void stream_collapse(const ExecutionContext& context, const StreamCollapseParams
 
 void stream_update(const ExecutionContext& context, const StreamUpdateParams& p, const StreamKernels& kernels) {
   for_each_item(context, p.x.size[0], 4 * static_cast<double>(p.x.num_elements()), [&](int64_t t, int) {
-    kernels.update(words(p.x.row(t)), p.x.stride[1], words(p.y.row(t)), p.post.row(t), p.comb.row(t), p.x.size[1], p.x.size[2], words(p.out.row(t)), p.out.stride[1]);
+    kernels.update(words(p.x.row(t)), p.x.stride[1], words(p.y.row(t)), p.post.row(t), p.comb.row(t), p.x.size[1],
+                   p.x.size[2], words(p.out.row(t)), p.out.stride[1]);
   });
 }
 
 }  // namespace
 
-void stream_mix_avx2(const ExecutionContext& c, const StreamMixParams& p) { stream_mix(c, p, hyper_connection_kernels_avx2()); }
-void stream_mix_avx512(const ExecutionContext& c, const StreamMixParams& p) { stream_mix(c, p, hyper_connection_kernels_avx512()); }
-void stream_collapse_avx2(const ExecutionContext& c, const StreamCollapseParams& p) { stream_collapse(c, p, hyper_connection_kernels_avx2()); }
-void stream_collapse_avx512(const ExecutionContext& c, const StreamCollapseParams& p) { stream_collapse(c, p, hyper_connection_kernels_avx512()); }
-void stream_update_avx2(const ExecutionContext& c, const StreamUpdateParams& p) { stream_update(c, p, hyper_connection_kernels_avx2()); }
-void stream_update_avx512(const ExecutionContext& c, const StreamUpdateParams& p) { stream_update(c, p, hyper_connection_kernels_avx512()); }
+void stream_mix_avx2(const ExecutionContext& c, const StreamMixParams& p) {
+  stream_mix(c, p, hyper_connection_kernels_avx2());
+}
+void stream_mix_avx512(const ExecutionContext& c, const StreamMixParams& p) {
+  stream_mix(c, p, hyper_connection_kernels_avx512());
+}
+void stream_collapse_avx2(const ExecutionContext& c, const StreamCollapseParams& p) {
+  stream_collapse(c, p, hyper_connection_kernels_avx2());
+}
+void stream_collapse_avx512(const ExecutionContext& c, const StreamCollapseParams& p) {
+  stream_collapse(c, p, hyper_connection_kernels_avx512());
+}
+void stream_update_avx2(const ExecutionContext& c, const StreamUpdateParams& p) {
+  stream_update(c, p, hyper_connection_kernels_avx2());
+}
+void stream_update_avx512(const ExecutionContext& c, const StreamUpdateParams& p) {
+  stream_update(c, p, hyper_connection_kernels_avx512());
+}
 
 }  // namespace deepinfer

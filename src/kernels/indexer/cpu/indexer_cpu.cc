@@ -15,7 +15,7 @@ struct Run {
   const IndexScoresParams& p;
   const IndexerKernels& kernels;
   const float *q, *weight;  // of the token
-  float* keys;  // [4, head_dim]
+  float* keys;              // [4, head_dim]
   int64_t token;
 };
 
@@ -24,8 +24,9 @@ void score_entries(const Run& run, int64_t begin, int64_t end, float* scores) {
   const IndexScoresParams& p = run.p;
   for (int64_t entry = begin; entry < end;) {
     const int64_t stop = std::min<int64_t>(end, (entry / p.keys.rows_per_block + 1) * p.keys.rows_per_block);
-    run.kernels.score(run.q, run.weight, p.q.size[1], p.q.size[2], p.keys.row(p.lane(run.token), entry), p.keys.row_stride_bytes, stop - entry,
-                      p.rounding == ScoreRounding::kReference, run.keys, scores + (entry - begin));
+    run.kernels.score(run.q, run.weight, p.q.size[1], p.q.size[2], p.keys.row(p.lane(run.token), entry),
+                      p.keys.row_stride_bytes, stop - entry, p.rounding == ScoreRounding::kReference, run.keys,
+                      scores + (entry - begin));
     entry = stop;
   }
 }
@@ -34,7 +35,8 @@ void score_entries(const Run& run, int64_t begin, int64_t end, float* scores) {
 void score_candidates(const Run& run, int64_t begin, int64_t end) {
   const IndexScoresParams& p = run.p;
   for (int64_t b = begin; b < end && p.candidates(run.token, b) != kNoEntry; ++b) {
-    const int64_t first = int64_t{p.candidates(run.token, b)} * p.candidate_block_size, last = first + p.candidate_block_size;
+    const int64_t first = int64_t{p.candidates(run.token, b)} * p.candidate_block_size,
+                  last = first + p.candidate_block_size;
     const int64_t visible = std::clamp<int64_t>(p.num_visible(run.token), first, last);
     float* scores = p.scores.row(run.token) + b * p.candidate_block_size;
     score_entries(run, first, visible, scores);
@@ -50,23 +52,31 @@ void index_scores(const ExecutionContext& context, const IndexScoresParams& p, c
   float* keys = context.scratch->take<float>(context.num_threads() * 4 * head_dim);
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t i = 0; i < heads * head_dim; ++i) q[t * heads * head_dim + i] = to_float(p.q.row(t)[i]);
-    for (int64_t h = 0; h < heads; ++h) weight[t * heads + h] = round_to_bf16(to_float(p.weight(t, h)) * p.weight_scale);
+    for (int64_t h = 0; h < heads; ++h)
+      weight[t * heads + h] = round_to_bf16(to_float(p.weight(t, h)) * p.weight_scale);
   }
   const int64_t blocks_per_run = p.candidates.data ? std::max<int64_t>(1, kRun / p.candidate_block_size) : 0;
   int64_t most = 0;
   for (int64_t t = 0; t < tokens; ++t) most = std::max<int64_t>(most, p.num_visible(t));
   const int64_t runs = p.candidates.data ? ceil_div(p.candidates.size[1], blocks_per_run) : ceil_div(most, kRun);
-  for_each_item(context, tokens * runs, static_cast<double>(tokens * most * heads * head_dim), [&](int64_t item, int worker) {
-    const int64_t t = item / runs, i = item % runs;
-    const Run run{p, kernels, q + t * heads * head_dim, weight + t * heads, keys + worker * 4 * head_dim, t};
-    if (p.candidates.data) score_candidates(run, i * blocks_per_run, std::min((i + 1) * blocks_per_run, p.candidates.size[1]));
-    else score_entries(run, i * kRun, std::min<int64_t>((i + 1) * kRun, p.num_visible(t)), p.scores.row(t) + i * kRun);
-  });
+  for_each_item(
+      context, tokens * runs, static_cast<double>(tokens * most * heads * head_dim), [&](int64_t item, int worker) {
+        const int64_t t = item / runs, i = item % runs;
+        const Run run{p, kernels, q + t * heads * head_dim, weight + t * heads, keys + worker * 4 * head_dim, t};
+        if (p.candidates.data)
+          score_candidates(run, i * blocks_per_run, std::min((i + 1) * blocks_per_run, p.candidates.size[1]));
+        else
+          score_entries(run, i * kRun, std::min<int64_t>((i + 1) * kRun, p.num_visible(t)), p.scores.row(t) + i * kRun);
+      });
 }
 
 }  // namespace
 
-void index_scores_avx2(const ExecutionContext& context, const IndexScoresParams& p) { index_scores(context, p, indexer_kernels_avx2()); }
-void index_scores_avx512(const ExecutionContext& context, const IndexScoresParams& p) { index_scores(context, p, indexer_kernels_avx512()); }
+void index_scores_avx2(const ExecutionContext& context, const IndexScoresParams& p) {
+  index_scores(context, p, indexer_kernels_avx2());
+}
+void index_scores_avx512(const ExecutionContext& context, const IndexScoresParams& p) {
+  index_scores(context, p, indexer_kernels_avx512());
+}
 
 }  // namespace deepinfer

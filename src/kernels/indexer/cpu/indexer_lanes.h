@@ -38,7 +38,8 @@ __m128 add_head(__m128 sum, __m128 dot, float weight, bool round_steps) {
 }
 
 template <int kHeads>
-__m128 add_heads(__m128 sum, const float* q, const float* weight, int64_t head_dim, const float* keys, bool round_steps) {
+__m128 add_heads(__m128 sum, const float* q, const float* weight, int64_t head_dim, const float* keys,
+                 bool round_steps) {
   V16 acc[kHeads][4];
   for (auto& row : acc)
     for (V16& a : row) a = zero16();
@@ -54,18 +55,21 @@ __m128 add_heads(__m128 sum, const float* q, const float* weight, int64_t head_d
     }
   }
 #pragma GCC unroll 8
-  for (int h = 0; h < kHeads; ++h) sum = add_head(sum, fold4(acc[h][0], acc[h][1], acc[h][2], acc[h][3]), weight[h], round_steps);
+  for (int h = 0; h < kHeads; ++h)
+    sum = add_head(sum, fold4(acc[h][0], acc[h][1], acc[h][2], acc[h][3]), weight[h], round_steps);
   return sum;
 }
 
-void score(const float* q, const float* weight, int64_t heads, int64_t head_dim, const uint8_t* rows, int64_t row_stride, int64_t count,
-           bool round_steps, float* keys, float* scores) {
+void score(const float* q, const float* weight, int64_t heads, int64_t head_dim, const uint8_t* rows,
+           int64_t row_stride, int64_t count, bool round_steps, float* keys, float* scores) {
   for (int64_t first = 0; first < count; first += 4) {
     const int64_t size = count - first < 4 ? count - first : 4;
-    for (int64_t j = 0; j < 4; ++j) load_key(rows + (first + (j < size ? j : 0)) * row_stride, head_dim, keys + j * head_dim);
+    for (int64_t j = 0; j < 4; ++j)
+      load_key(rows + (first + (j < size ? j : 0)) * row_stride, head_dim, keys + j * head_dim);
     __m128 sum = _mm_setzero_ps();
     int64_t h = 0;
-    for (; h + kIndexHeads <= heads; h += kIndexHeads) sum = add_heads<kIndexHeads>(sum, q + h * head_dim, weight + h, head_dim, keys, round_steps);
+    for (; h + kIndexHeads <= heads; h += kIndexHeads)
+      sum = add_heads<kIndexHeads>(sum, q + h * head_dim, weight + h, head_dim, keys, round_steps);
     for (; h < heads; ++h) sum = add_heads<1>(sum, q + h * head_dim, weight + h, head_dim, keys, round_steps);
     float four[4];
     _mm_storeu_ps(four, round_steps ? round4(sum) : sum);

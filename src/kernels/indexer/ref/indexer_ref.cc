@@ -14,7 +14,8 @@ void load_key(const uint8_t* row, int64_t head_dim, float* out) {
 }
 
 // q: [heads, head_dim] of one token; weight: its head weights.
-float score(const float* q, const float* weight, const float* key, int64_t heads, int64_t head_dim, ScoreRounding rounding) {
+float score(const float* q, const float* weight, const float* key, int64_t heads, int64_t head_dim,
+            ScoreRounding rounding) {
   const bool round = rounding == ScoreRounding::kReference;
   float sum = 0;
   for (int64_t h = 0; h < heads; ++h) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sixteen fp32 lanes in two 256-bit registers, for kernel files compiled with AVX2, FMA and F16C. Same functions and same bits
-// as lanes_avx512.h. Everything has internal linkage: such code must never be shared with other files.
+// Sixteen fp32 lanes in two 256-bit registers, for kernel files compiled with AVX2, FMA and F16C. Same functions and
+// same bits as lanes_avx512.h. Everything has internal linkage: such code must never be shared with other files.
 #pragma once
 
 #include <immintrin.h>
@@ -10,18 +10,25 @@
 namespace deepinfer {
 namespace {
 
-struct V16 { __m256 lo, hi; };
-struct V16Pair { V16 first, second; };
-constexpr int kGemvRows = 4;               // weight rows walked together for one activation row
-constexpr int kFewRows = 2, kFewX = 2;     // weight rows by activation rows walked together for a few
-constexpr int kPanelX = 2, kPanelW = 2;    // register tile of the panel product: eight accumulators
-constexpr int kAccumulateHeads = 2;         // heads of the probability-value tile, by two V16
-constexpr int kIndexHeads = 1;              // heads by four keys of the index scores
+struct V16 {
+  __m256 lo, hi;
+};
+struct V16Pair {
+  V16 first, second;
+};
+constexpr int kGemvRows = 4;             // weight rows walked together for one activation row
+constexpr int kFewRows = 2, kFewX = 2;   // weight rows by activation rows walked together for a few
+constexpr int kPanelX = 2, kPanelW = 2;  // register tile of the panel product: eight accumulators
+constexpr int kAccumulateHeads = 2;      // heads of the probability-value tile, by two V16
+constexpr int kIndexHeads = 1;           // heads by four keys of the index scores
 
 inline V16 zero16() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline V16 set16(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 inline V16 load16(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
-inline void store16(float* p, V16 a) { _mm256_storeu_ps(p, a.lo); _mm256_storeu_ps(p + 8, a.hi); }
+inline void store16(float* p, V16 a) {
+  _mm256_storeu_ps(p, a.lo);
+  _mm256_storeu_ps(p + 8, a.hi);
+}
 inline V16 load_some(const float* p, int64_t n) {
   float all[16] = {};
   for (int64_t i = 0; i < n; ++i) all[i] = p[i];
@@ -40,7 +47,9 @@ inline V16 div(V16 a, V16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(
 // (1, 0, 3, 2, ...)
 inline V16 swap_pairs(V16 a) { return {_mm256_permute_ps(a.lo, 0xB1), _mm256_permute_ps(a.hi, 0xB1)}; }
 // acc + a * b in one rounding: only where the product is exact, else the bits differ from the reference.
-inline V16 add_exact_product(V16 acc, V16 a, V16 b) { return {_mm256_fmadd_ps(a.lo, b.lo, acc.lo), _mm256_fmadd_ps(a.hi, b.hi, acc.hi)}; }
+inline V16 add_exact_product(V16 acc, V16 a, V16 b) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, acc.lo), _mm256_fmadd_ps(a.hi, b.hi, acc.hi)};
+}
 // The second operand where either is NaN.
 inline V16 max(V16 a, V16 b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 inline V16 min(V16 a, V16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
@@ -49,8 +58,12 @@ inline V16 magnitude(V16 a) {
   return {_mm256_and_ps(a.lo, mask), _mm256_and_ps(a.hi, mask)};
 }
 
-inline __m256 widen_bf16_half(__m128i x) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16)); }
-inline V16 widen_bf16(__m256i x) { return {widen_bf16_half(_mm256_castsi256_si128(x)), widen_bf16_half(_mm256_extracti128_si256(x, 1))}; }
+inline __m256 widen_bf16_half(__m128i x) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
+}
+inline V16 widen_bf16(__m256i x) {
+  return {widen_bf16_half(_mm256_castsi256_si128(x)), widen_bf16_half(_mm256_extracti128_si256(x, 1))};
+}
 inline V16 load_bf16(const uint16_t* p) { return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 inline V16 load_some_bf16(const uint16_t* p, int64_t n) {
   uint16_t all[16] = {};
@@ -61,7 +74,8 @@ inline __m256i narrow_bf16_half(__m256 a) {  // in the low 16 bits of each 32
   const __m256i u = _mm256_castps_si256(a), top = _mm256_srli_epi32(u, 16);
   const __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
   const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(u, _mm256_set1_epi32(0x7FFF)), odd), 16);
-  const __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40)), nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+  const __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40)),
+                nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
   return _mm256_blendv_epi8(rounded, quiet, nan);
 }
 inline __m256i narrow_bf16(V16 a) {
@@ -75,13 +89,16 @@ inline void store_some_bf16(uint16_t* p, int64_t n, V16 a) {
 }
 inline V16 round_bf16(V16 a) { return widen_bf16(narrow_bf16(a)); }
 
-// 16 e4m3 codes as values * 2^-8: moved into the fields of fp16, whose exponent bias is larger by 8. NaN codes become 480.
+// 16 e4m3 codes as values * 2^-8: moved into the fields of fp16, whose exponent bias is larger by 8. NaN codes become
+// 480.
 inline V16 widen_e4m3(__m128i codes) {
-  const __m256i half = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7), _mm256_set1_epi16(static_cast<int16_t>(0xBF80)));
+  const __m256i half = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7),
+                                        _mm256_set1_epi16(static_cast<int16_t>(0xBF80)));
   return {_mm256_cvtph_ps(_mm256_castsi256_si128(half)), _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1))};
 }
 inline V16Pair load_e4m3(const uint8_t* p) {
-  return {widen_e4m3(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), widen_e4m3(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
+  return {widen_e4m3(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          widen_e4m3(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
 }
 inline V16Pair load_some_e4m3(const uint8_t* p, int64_t n) {
   uint8_t all[32] = {};
@@ -92,7 +109,8 @@ inline V16Pair load_some_e4m3(const uint8_t* p, int64_t n) {
 inline __m256 round_e4m3_half(__m256 a) {
   const __m256i u = _mm256_castps_si256(a), m = _mm256_and_si256(u, _mm256_set1_epi32(0x7FFFFFFF));
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(m, 20), _mm256_set1_epi32(1));
-  __m256i r = _mm256_and_si256(_mm256_add_epi32(_mm256_add_epi32(m, _mm256_set1_epi32(0x7FFFF)), odd), _mm256_set1_epi32(-0x100000));
+  __m256i r = _mm256_and_si256(_mm256_add_epi32(_mm256_add_epi32(m, _mm256_set1_epi32(0x7FFFF)), odd),
+                               _mm256_set1_epi32(-0x100000));
   r = _mm256_min_epi32(r, _mm256_set1_epi32(0x43E00000));
   const __m256 step = _mm256_set1_ps(0x1p14f);  // below 2^-6 the steps are 2^-9: adding 2^14 drops the rest
   const __m256 small = _mm256_sub_ps(_mm256_add_ps(_mm256_castsi256_ps(m), step), step);
@@ -134,12 +152,16 @@ inline __m128i e2m1_codes(V16 a) { return low_bytes(e2m1_codes_half(a.lo), e2m1_
 
 // 16 codes, one a byte, as bf16 bit patterns: the high and the low byte from two tables.
 inline V16 widen_e2m1(__m128i codes, __m256 scale) {
-  const __m128i high = _mm_setr_epi8(0, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40, static_cast<char>(0x80), static_cast<char>(0xBF), static_cast<char>(0xBF), static_cast<char>(0xBF),
-                                     static_cast<char>(0xC0), static_cast<char>(0xC0), static_cast<char>(0xC0), static_cast<char>(0xC0));
-  const __m128i low = _mm_setr_epi8(0, 0, static_cast<char>(0x80), static_cast<char>(0xC0), 0, 0x40, static_cast<char>(0x80), static_cast<char>(0xC0),
-                                    0, 0, static_cast<char>(0x80), static_cast<char>(0xC0), 0, 0x40, static_cast<char>(0x80), static_cast<char>(0xC0));
+  const __m128i high =
+      _mm_setr_epi8(0, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40, static_cast<char>(0x80), static_cast<char>(0xBF),
+                    static_cast<char>(0xBF), static_cast<char>(0xBF), static_cast<char>(0xC0), static_cast<char>(0xC0),
+                    static_cast<char>(0xC0), static_cast<char>(0xC0));
+  const __m128i low = _mm_setr_epi8(0, 0, static_cast<char>(0x80), static_cast<char>(0xC0), 0, 0x40,
+                                    static_cast<char>(0x80), static_cast<char>(0xC0), 0, 0, static_cast<char>(0x80),
+                                    static_cast<char>(0xC0), 0, 0x40, static_cast<char>(0x80), static_cast<char>(0xC0));
   const __m128i h = _mm_shuffle_epi8(high, codes), l = _mm_shuffle_epi8(low, codes);
-  return {_mm256_mul_ps(widen_bf16_half(_mm_unpacklo_epi8(l, h)), scale), _mm256_mul_ps(widen_bf16_half(_mm_unpackhi_epi8(l, h)), scale)};
+  return {_mm256_mul_ps(widen_bf16_half(_mm_unpacklo_epi8(l, h)), scale),
+          _mm256_mul_ps(widen_bf16_half(_mm_unpackhi_epi8(l, h)), scale)};
 }
 // 32 e2m1 codes (16 bytes, even column in the low nibble), times scale.
 inline V16Pair load_e2m1(const uint8_t* p, float scale) {
@@ -162,8 +184,9 @@ inline __m256 fold_pair(V16 a, V16 b) {
 }
 inline __m128 fold4(V16 a, V16 b, V16 c, V16 d) {
   const __m256d ab = _mm256_castps_pd(fold_pair(a, b)), cd = _mm256_castps_pd(fold_pair(c, d));
-  const __m256 two = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd)), _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)));  // a a c c | b b d d
-  const __m256 one = _mm256_hadd_ps(two, two);                                                                                  // a c a c | b d b d
+  const __m256 two = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ab, cd)),
+                                   _mm256_castpd_ps(_mm256_unpackhi_pd(ab, cd)));  // a a c c | b b d d
+  const __m256 one = _mm256_hadd_ps(two, two);                                     // a c a c | b d b d
   return _mm_unpacklo_ps(_mm256_castps256_ps128(one), _mm256_extractf128_ps(one, 1));
 }
 inline float first_lane(V16 a) { return _mm256_cvtss_f32(a.lo); }
@@ -174,7 +197,9 @@ inline float largest(V16 a) {
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
 
-inline __m256 power_of_two(__m256i n) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23)); }
+inline __m256 power_of_two(__m256i n) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
 inline __m256 scale_by_powers(__m256 y, __m256i n) {
   const __m256i first = _mm256_srai_epi32(n, 1);
   return _mm256_mul_ps(_mm256_mul_ps(y, power_of_two(first)), power_of_two(_mm256_sub_epi32(n, first)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sixteen fp32 lanes in one 512-bit register, for kernel files compiled with AVX-512. lanes_avx2.h offers the same functions,
-// so one kernel body serves both. Everything has internal linkage: such code must never be shared with other files.
+// Sixteen fp32 lanes in one 512-bit register, for kernel files compiled with AVX-512. lanes_avx2.h offers the same
+// functions, so one kernel body serves both. Everything has internal linkage: such code must never be shared with other
+// files.
 #pragma once
 
 #include <immintrin.h>
@@ -10,13 +11,17 @@
 namespace deepinfer {
 namespace {
 
-struct V16 { __m512 v; };
-struct V16Pair { V16 first, second; };
-constexpr int kGemvRows = 8;               // weight rows walked together for one activation row
-constexpr int kFewRows = 4, kFewX = 4;     // weight rows by activation rows walked together for a few
-constexpr int kPanelX = 3, kPanelW = 8;    // register tile of the panel product: 24 accumulators
-constexpr int kAccumulateHeads = 8;         // heads of the probability-value tile, by two V16
-constexpr int kIndexHeads = 4;              // heads by four keys of the index scores
+struct V16 {
+  __m512 v;
+};
+struct V16Pair {
+  V16 first, second;
+};
+constexpr int kGemvRows = 8;             // weight rows walked together for one activation row
+constexpr int kFewRows = 4, kFewX = 4;   // weight rows by activation rows walked together for a few
+constexpr int kPanelX = 3, kPanelW = 8;  // register tile of the panel product: 24 accumulators
+constexpr int kAccumulateHeads = 8;      // heads of the probability-value tile, by two V16
+constexpr int kIndexHeads = 4;           // heads by four keys of the index scores
 
 inline V16 zero16() { return {_mm512_setzero_ps()}; }
 inline V16 set16(float x) { return {_mm512_set1_ps(x)}; }
@@ -41,7 +46,9 @@ inline V16 magnitude(V16 a) { return {_mm512_abs_ps(a.v)}; }
 
 inline V16 widen_bf16(__m256i x) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16))}; }
 inline V16 load_bf16(const uint16_t* p) { return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
-inline V16 load_some_bf16(const uint16_t* p, int64_t n) { return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n), p)); }
+inline V16 load_some_bf16(const uint16_t* p, int64_t n) {
+  return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
 inline __m256i narrow_bf16(V16 a) {
   const __m512i u = _mm512_castps_si512(a.v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
@@ -51,15 +58,21 @@ inline __m256i narrow_bf16(V16 a) {
   return _mm512_cvtepi32_epi16(rounded);
 }
 inline void store_bf16(uint16_t* p, V16 a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_bf16(a)); }
-inline void store_some_bf16(uint16_t* p, int64_t n, V16 a) { _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_bf16(a)); }
+inline void store_some_bf16(uint16_t* p, int64_t n, V16 a) {
+  _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_bf16(a));
+}
 inline V16 round_bf16(V16 a) { return widen_bf16(narrow_bf16(a)); }
 
-// 32 e4m3 codes as values * 2^-8: moved into the fields of fp16, whose exponent bias is larger by 8. NaN codes become 480.
+// 32 e4m3 codes as values * 2^-8: moved into the fields of fp16, whose exponent bias is larger by 8. NaN codes become
+// 480.
 inline V16Pair widen_e4m3(__m256i codes) {
-  const __m512i half = _mm512_and_si512(_mm512_slli_epi16(_mm512_cvtepi8_epi16(codes), 7), _mm512_set1_epi16(static_cast<int16_t>(0xBF80)));
+  const __m512i half = _mm512_and_si512(_mm512_slli_epi16(_mm512_cvtepi8_epi16(codes), 7),
+                                        _mm512_set1_epi16(static_cast<int16_t>(0xBF80)));
   return {{_mm512_cvtph_ps(_mm512_castsi512_si256(half))}, {_mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1))}};
 }
-inline V16Pair load_e4m3(const uint8_t* p) { return widen_e4m3(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+inline V16Pair load_e4m3(const uint8_t* p) {
+  return widen_e4m3(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
 inline V16Pair load_some_e4m3(const uint8_t* p, int64_t n) {
   return widen_e4m3(_mm256_maskz_loadu_epi8(static_cast<__mmask32>((uint64_t{1} << n) - 1), p));
 }
@@ -68,7 +81,8 @@ inline V16Pair load_some_e4m3(const uint8_t* p, int64_t n) {
 inline V16 round_e4m3(V16 a) {
   const __m512i u = _mm512_castps_si512(a.v), m = _mm512_and_si512(u, _mm512_set1_epi32(0x7FFFFFFF));
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(m, 20), _mm512_set1_epi32(1));
-  __m512i r = _mm512_and_si512(_mm512_add_epi32(_mm512_add_epi32(m, _mm512_set1_epi32(0x7FFFF)), odd), _mm512_set1_epi32(-0x100000));
+  __m512i r = _mm512_and_si512(_mm512_add_epi32(_mm512_add_epi32(m, _mm512_set1_epi32(0x7FFFF)), odd),
+                               _mm512_set1_epi32(-0x100000));
   r = _mm512_min_epi32(r, _mm512_set1_epi32(0x43E00000));
   const __m512 step = _mm512_set1_ps(0x1p14f);  // below 2^-6 the steps are 2^-9: adding 2^14 drops the rest
   const __m512 small = _mm512_sub_ps(_mm512_add_ps(_mm512_castsi512_ps(m), step), step);
@@ -83,7 +97,8 @@ inline __m128i e4m3_codes(V16 rounded) {
   const __m512i normal = _mm512_sub_epi32(_mm512_srli_epi32(m, 20), _mm512_set1_epi32(960));
   const __m512i small = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_castsi512_ps(m), _mm512_set1_ps(512.f)));
   const __m512i code = _mm512_mask_mov_epi32(normal, _mm512_cmplt_epi32_mask(m, _mm512_set1_epi32(0x3C800000)), small);
-  return _mm512_cvtepi32_epi8(_mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80))));
+  return _mm512_cvtepi32_epi8(
+      _mm512_or_si512(code, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80))));
 }
 // Nearest e2m1 codes, ties to the even code, one a byte.
 inline __m128i e2m1_codes(V16 a) {
@@ -102,9 +117,12 @@ inline __m128i e2m1_codes(V16 a) {
 
 // 32 e2m1 codes (16 bytes, even column in the low nibble) through a table of the sixteen values, times scale.
 inline V16Pair load_e2m1(const uint8_t* p, float scale) {
-  const __m512 table = _mm512_mul_ps(_mm512_setr_ps(0.f, .5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f), _mm512_set1_ps(scale));
+  const __m512 table = _mm512_mul_ps(
+      _mm512_setr_ps(0.f, .5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f),
+      _mm512_set1_ps(scale));
   const __m512i shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-  const __m512i low = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1), high = _mm512_add_epi32(low, _mm512_set1_epi32(2));
+  const __m512i low = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1),
+                high = _mm512_add_epi32(low, _mm512_set1_epi32(2));
   const __m512i words = _mm512_castsi128_si512(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   return {{_mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_permutexvar_epi32(low, words), shifts), table)},
           {_mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_permutexvar_epi32(high, words), shifts), table)}};
@@ -118,9 +136,11 @@ inline float fold(V16 a) {
 }
 // The folds of four sums, each in the order of fold().
 inline __m128 fold4(V16 a, V16 b, V16 c, V16 d) {
-  const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a.v, b.v, 0x44), _mm512_shuffle_f32x4(a.v, b.v, 0xEE));  // a0-7 b0-7
+  const __m512 ab =
+      _mm512_add_ps(_mm512_shuffle_f32x4(a.v, b.v, 0x44), _mm512_shuffle_f32x4(a.v, b.v, 0xEE));  // a0-7 b0-7
   const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c.v, d.v, 0x44), _mm512_shuffle_f32x4(c.v, d.v, 0xEE));
-  __m512 all = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));            // a b c d, four each
+  __m512 all =
+      _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));  // a b c d, four each
   all = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4E));
   all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xB1));
   return _mm512_castps512_ps128(_mm512_permutexvar_ps(_mm512_castsi128_si512(_mm_setr_epi32(0, 4, 8, 12)), all));
@@ -128,7 +148,9 @@ inline __m128 fold4(V16 a, V16 b, V16 c, V16 d) {
 inline float first_lane(V16 a) { return _mm512_cvtss_f32(a.v); }
 inline float largest(V16 a) { return _mm512_reduce_max_ps(a.v); }
 
-inline V16 power_of_two(__m512i n) { return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23))}; }
+inline V16 power_of_two(__m512i n) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23))};
+}
 // kernels/lanes/exponential.h, operation by operation.
 inline V16 exp16(V16 x) {
   x = min(set16(89.f), max(set16(-104.f), x));

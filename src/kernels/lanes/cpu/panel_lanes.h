@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of every x row with every w row, register-tiled, over V16 lanes; the including file has chosen the lanes. All
-// products must be exact. Each result is one dot in lane order, whatever tile it falls in.
+// Products of every x row with every w row, register-tiled, over V16 lanes; the including file has chosen the lanes.
+// All products must be exact. Each result is one dot in lane order, whatever tile it falls in.
 #pragma once
 
 #include <cstdint>
@@ -31,16 +31,20 @@ void panel_tile(const float* x, int64_t x_stride, const float* w, int64_t stride
 }
 
 template <int kW>
-void panel_columns(const float* x, int64_t num_x, int64_t x_stride, const float* w, int64_t stride, float* y, int64_t y_stride) {
+void panel_columns(const float* x, int64_t num_x, int64_t x_stride, const float* w, int64_t stride, float* y,
+                   int64_t y_stride) {
   int64_t m = 0;
-  for (; m + kPanelX <= num_x; m += kPanelX) panel_tile<kPanelX, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
+  for (; m + kPanelX <= num_x; m += kPanelX)
+    panel_tile<kPanelX, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
   for (; m < num_x; ++m) panel_tile<1, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
 }
 
 // y[m * y_stride + o] = dot(x row m, w row o) over `stride` columns (a multiple of 16), the row length of w.
-void panel(const float* x, int64_t num_x, int64_t x_stride, const float* w, int64_t num_out, int64_t stride, float* y, int64_t y_stride) {
+void panel(const float* x, int64_t num_x, int64_t x_stride, const float* w, int64_t num_out, int64_t stride, float* y,
+           int64_t y_stride) {
   int64_t o = 0;
-  for (; o + kPanelW <= num_out; o += kPanelW) panel_columns<kPanelW>(x, num_x, x_stride, w + o * stride, stride, y + o, y_stride);
+  for (; o + kPanelW <= num_out; o += kPanelW)
+    panel_columns<kPanelW>(x, num_x, x_stride, w + o * stride, stride, y + o, y_stride);
   for (; o < num_out; ++o) panel_columns<1>(x, num_x, x_stride, w + o * stride, stride, y + o, y_stride);
 }
 

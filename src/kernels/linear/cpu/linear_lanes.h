@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bodies of LinearKernels over V16 lanes; the including file has chosen the lanes. Every product here is exact (bf16, e4m3
-// and e2m1 factors with power-of-two scales), so fused multiply-adds give the reference's bits.
+// Bodies of LinearKernels over V16 lanes; the including file has chosen the lanes. Every product here is exact (bf16,
+// e4m3 and e2m1 factors with power-of-two scales), so fused multiply-adds give the reference's bits.
 #pragma once
 
 #include <cstring>
@@ -70,7 +70,8 @@ struct Bf16Source {
   V16Pair load(int r, int64_t k) const { return {load_bf16(values + r * in + k), load_bf16(values + r * in + k + 16)}; }
   V16Pair load_last(int r, int64_t k) const {
     const int64_t rest = in - k;
-    return {load_some_bf16(values + r * in + k, rest < 16 ? rest : 16), rest > 16 ? load_some_bf16(values + r * in + k + 16, rest - 16) : zero16()};
+    return {load_some_bf16(values + r * in + k, rest < 16 ? rest : 16),
+            rest > 16 ? load_some_bf16(values + r * in + k + 16, rest - 16) : zero16()};
   }
 };
 
@@ -91,13 +92,15 @@ void walk(const Source& source, const float* x, int64_t x_stride, float* y, int6
     for (int r = 0; r < kRows; ++r) {
       const V16Pair w = source.load(r, k);
 #pragma GCC unroll 8
-      for (int m = 0; m < kX; ++m) acc[m][r] = add_exact_product(add_exact_product(acc[m][r], w.first, x0[m]), w.second, x1[m]);
+      for (int m = 0; m < kX; ++m)
+        acc[m][r] = add_exact_product(add_exact_product(acc[m][r], w.first, x0[m]), w.second, x1[m]);
     }
   }
   for (int r = 0; r < kRows && k < source.in; ++r) {
     const V16Pair w = source.load_last(r, k);
     for (int m = 0; m < kX; ++m)
-      acc[m][r] = add_exact_product(add_exact_product(acc[m][r], w.first, load16(x + m * x_stride + k)), w.second, load16(x + m * x_stride + k + 16));
+      acc[m][r] = add_exact_product(add_exact_product(acc[m][r], w.first, load16(x + m * x_stride + k)), w.second,
+                                    load16(x + m * x_stride + k + 16));
   }
 #pragma GCC unroll 8
   for (int m = 0; m < kX; ++m)
@@ -116,15 +119,19 @@ void walk_outputs(const Rows& rows, const float* x, int64_t x_stride, int64_t nu
 template <typename Rows>
 void walk_few(const Rows& rows, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
   int64_t m = 0;
-  for (; m + kFewX <= x.size; m += kFewX) walk_outputs<kFewRows, kFewX>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
-  for (; kFewX > 2 && m + 2 <= x.size; m += 2) walk_outputs<kFewRows, 2>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
-  for (; m < x.size; ++m) walk_outputs<kGemvRows, 1>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
+  for (; m + kFewX <= x.size; m += kFewX)
+    walk_outputs<kFewRows, kFewX>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
+  for (; kFewX > 2 && m + 2 <= x.size; m += 2)
+    walk_outputs<kFewRows, 2>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
+  for (; m < x.size; ++m)
+    walk_outputs<kGemvRows, 1>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
 }
 
 void fp8_rows(const uint8_t* codes, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
   walk_few([=](int64_t o) { return Fp8Source{codes + o * in, in}; }, x, num_out, y, y_stride);
 }
-void fp4_rows(const uint8_t* codes, const uint8_t* scales, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
+void fp4_rows(const uint8_t* codes, const uint8_t* scales, int64_t in, const FewRows& x, int64_t num_out, float* y,
+              int64_t y_stride) {
   walk_few([=](int64_t o) { return Fp4Source{codes + o * in / 2, scales + o * in / 32, in}; }, x, num_out, y, y_stride);
 }
 void bf16_rows(const uint16_t* values, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
@@ -152,7 +159,8 @@ void unpack_bf16(const uint16_t* values, int64_t in, int64_t num_out, float* out
   for (int64_t o = 0; o < num_out; ++o) prepare_row(values + o * in, in, false, out + o * padded(in));
 }
 
-constexpr LinearKernels kLinearKernels = {prepare_row, fold_scales, fp8_rows, fp4_rows, bf16_rows, unpack_fp8, unpack_fp4, unpack_bf16, panel};
+constexpr LinearKernels kLinearKernels = {prepare_row, fold_scales, fp8_rows,    fp4_rows, bf16_rows,
+                                          unpack_fp8,  unpack_fp4,  unpack_bf16, panel};
 
 }  // namespace
 }  // namespace deepinfer

@@ -10,11 +10,13 @@ void load_row(const Bf16Matrix& m, int64_t o, float* out) {
   for (int64_t k = 0; k < m.in; ++k) out[k] = to_float(m.row(o)[k]);
 }
 void load_row(const Fp8Matrix& m, int64_t o, float* out) {
-  for (int64_t k = 0; k < m.in; ++k) out[k] = e4m3_to_float(m.row(o)[k]) * e8m0_to_float(m.row_scales(o)[k / kScaleBlock]);
+  for (int64_t k = 0; k < m.in; ++k)
+    out[k] = e4m3_to_float(m.row(o)[k]) * e8m0_to_float(m.row_scales(o)[k / kScaleBlock]);
 }
 void load_row(const Fp4Matrix& m, int64_t o, float* out) {
   for (int64_t k = 0; k < m.in; ++k)
-    out[k] = e2m1_to_float(static_cast<uint8_t>(m.row(o)[k / 2] >> (k % 2 * 4))) * e8m0_to_float(m.row_scales(o)[k / kScaleBlock]);
+    out[k] = e2m1_to_float(static_cast<uint8_t>(m.row(o)[k / 2] >> (k % 2 * 4))) *
+             e8m0_to_float(m.row_scales(o)[k / kScaleBlock]);
 }
 
 // The activation as the products see it.
@@ -33,10 +35,12 @@ void load_activation(const bf16* x, int64_t size, bool round, float* out) {
 
 void linear_ref(const ExecutionContext& context, const LinearParams& p) {
   const Scratch::Frame frame(*context.scratch);
-  const int64_t rows = p.x.size[0], out = num_outputs(p.weight), in = num_inputs(p.weight), group_out = out / p.num_groups;
+  const int64_t rows = p.x.size[0], out = num_outputs(p.weight), in = num_inputs(p.weight),
+                group_out = out / p.num_groups;
   float* x = context.scratch->take<float>(rows * in * p.num_groups);
   float* w = context.scratch->take<float>(in);
-  for (int64_t r = 0; r < rows; ++r) load_activation(p.x.row(r), in * p.num_groups, p.round_activation, x + r * in * p.num_groups);
+  for (int64_t r = 0; r < rows; ++r)
+    load_activation(p.x.row(r), in * p.num_groups, p.round_activation, x + r * in * p.num_groups);
   for (int64_t o = 0; o < out; ++o) {
     std::visit([&](const auto& m) { load_row(m, o, w); }, p.weight);
     for (int64_t r = 0; r < rows; ++r) {

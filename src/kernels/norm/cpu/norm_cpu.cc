@@ -12,7 +12,8 @@ const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(
 void norm(const ExecutionContext& context, const NormParams& p, const NormKernels& kernels) {
   const int64_t size = p.x.size[1];
   for_each_item(context, p.x.size[0], 4 * static_cast<double>(p.x.num_elements()), [&](int64_t r, int) {
-    const float inverse = 1.f / std::sqrt(kernels.sum_squares(words(p.x.row(r)), size) / static_cast<float>(size) + p.epsilon);
+    const float inverse =
+        1.f / std::sqrt(kernels.sum_squares(words(p.x.row(r)), size) / static_cast<float>(size) + p.epsilon);
     kernels.scale(words(p.x.row(r)), words(p.weight.data), inverse, size, reinterpret_cast<uint16_t*>(p.out.row(r)));
   });
 }

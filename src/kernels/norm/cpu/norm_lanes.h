@@ -20,7 +20,9 @@ void scale(const uint16_t* x, const uint16_t* weight, float inverse, int64_t siz
   const V16 factor = set16(inverse);
   int64_t k = 0;
   for (; k + 16 <= size; k += 16) store_bf16(out + k, mul(load_bf16(weight + k), mul(load_bf16(x + k), factor)));
-  if (k < size) store_some_bf16(out + k, size - k, mul(load_some_bf16(weight + k, size - k), mul(load_some_bf16(x + k, size - k), factor)));
+  if (k < size)
+    store_some_bf16(out + k, size - k,
+                    mul(load_some_bf16(weight + k, size - k), mul(load_some_bf16(x + k, size - k), factor)));
 }
 
 constexpr NormKernels kNormKernels = {sum_squares, scale};

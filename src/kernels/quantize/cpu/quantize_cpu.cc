@@ -40,7 +40,8 @@ void unpack(const QuantizeKernels& kernels, RowFormat format, const uint8_t* pac
   int64_t i = 0;
   for (; i + 32 <= size; i += 32) {
     if (format == RowFormat::kFp8Block32) kernels.decode_e4m3(packed + i, e8m0_to_float(scales[i / 32]), out + i);
-    else if (format == RowFormat::kFp4Group32) kernels.decode_e2m1(packed + i / 2, e8m0_to_float(scales[i / 32]), e8m0_to_float(scales[i / 32]), out + i);
+    else if (format == RowFormat::kFp4Group32)
+      kernels.decode_e2m1(packed + i / 2, e8m0_to_float(scales[i / 32]), e8m0_to_float(scales[i / 32]), out + i);
     else kernels.decode_e2m1(packed + i / 2, e4m3_to_float(scales[i / 16]), e4m3_to_float(scales[i / 16 + 1]), out + i);
   }
   if (i == size) return;
@@ -77,10 +78,18 @@ void round_rows(const ExecutionContext& context, const RoundRowsParams& p, const
 }  // namespace
 
 void pack_rows_avx2(const ExecutionContext& c, const PackRowsParams& p) { pack_rows(c, p, quantize_kernels_avx2()); }
-void pack_rows_avx512(const ExecutionContext& c, const PackRowsParams& p) { pack_rows(c, p, quantize_kernels_avx512()); }
-void unpack_rows_avx2(const ExecutionContext& c, const UnpackRowsParams& p) { unpack_rows(c, p, quantize_kernels_avx2()); }
-void unpack_rows_avx512(const ExecutionContext& c, const UnpackRowsParams& p) { unpack_rows(c, p, quantize_kernels_avx512()); }
+void pack_rows_avx512(const ExecutionContext& c, const PackRowsParams& p) {
+  pack_rows(c, p, quantize_kernels_avx512());
+}
+void unpack_rows_avx2(const ExecutionContext& c, const UnpackRowsParams& p) {
+  unpack_rows(c, p, quantize_kernels_avx2());
+}
+void unpack_rows_avx512(const ExecutionContext& c, const UnpackRowsParams& p) {
+  unpack_rows(c, p, quantize_kernels_avx512());
+}
 void round_rows_avx2(const ExecutionContext& c, const RoundRowsParams& p) { round_rows(c, p, quantize_kernels_avx2()); }
-void round_rows_avx512(const ExecutionContext& c, const RoundRowsParams& p) { round_rows(c, p, quantize_kernels_avx512()); }
+void round_rows_avx512(const ExecutionContext& c, const RoundRowsParams& p) {
+  round_rows(c, p, quantize_kernels_avx512());
+}
 
 }  // namespace deepinfer

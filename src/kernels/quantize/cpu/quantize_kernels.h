@@ -9,9 +9,9 @@ namespace deepinfer {
 
 struct QuantizeKernels {
   float (*largest_magnitude)(const uint16_t* x, int64_t size);
-  void (*encode_e4m3)(const uint16_t* x, float scale, uint8_t* codes);                  // 32 columns
-  void (*encode_e2m1)(const uint16_t* x, float scale, int64_t size, uint8_t* codes);    // two codes a byte
-  void (*decode_e4m3)(const uint8_t* codes, float scale, uint16_t* out);                // 32 columns
+  void (*encode_e4m3)(const uint16_t* x, float scale, uint8_t* codes);                              // 32 columns
+  void (*encode_e2m1)(const uint16_t* x, float scale, int64_t size, uint8_t* codes);                // two codes a byte
+  void (*decode_e4m3)(const uint8_t* codes, float scale, uint16_t* out);                            // 32 columns
   void (*decode_e2m1)(const uint8_t* codes, float first_scale, float second_scale, uint16_t* out);  // 2 x 16 columns
 };
 

@@ -15,7 +15,8 @@ float largest_magnitude(const uint16_t* x, int64_t size) {
 
 void encode_e4m3(const uint16_t* x, float scale, uint8_t* codes) {
   for (int i = 0; i < 32; i += 16)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), e4m3_codes(round_e4m3(div(load_bf16(x + i), set16(scale)))));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i),
+                     e4m3_codes(round_e4m3(div(load_bf16(x + i), set16(scale)))));
 }
 
 void encode_e2m1(const uint16_t* x, float scale, int64_t size, uint8_t* codes) {

@@ -30,7 +30,8 @@ void pack_fp4(const bf16* x, int64_t size, uint8_t* out) {
     const uint8_t scale = kScale(largest_magnitude(x + begin, kGroup));
     const float divisor = kScaleValue(scale);
     for (int64_t i = begin; i < begin + kGroup; i += 2)
-      out[i / 2] = static_cast<uint8_t>(float_to_e2m1(to_float(x[i]) / divisor) | float_to_e2m1(to_float(x[i + 1]) / divisor) << 4);
+      out[i / 2] = static_cast<uint8_t>(float_to_e2m1(to_float(x[i]) / divisor) |
+                                        float_to_e2m1(to_float(x[i + 1]) / divisor) << 4);
     out[size / 2 + begin / kGroup] = scale;
   }
 }

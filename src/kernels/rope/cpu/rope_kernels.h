@@ -7,8 +7,8 @@
 namespace deepinfer {
 
 struct RopeKernels {
-  // x[i] = bf16(x[i] * cos2[i] + x[i ^ 1] * sin2[i]) over `size` channels (an even number): cos2 repeats each cosine, sin2
-  // holds -sin, +sin of each pair.
+  // x[i] = bf16(x[i] * cos2[i] + x[i ^ 1] * sin2[i]) over `size` channels (an even number): cos2 repeats each cosine,
+  // sin2 holds -sin, +sin of each pair.
   void (*rotate)(uint16_t* x, const float* cos2, const float* sin2, int64_t size);
 };
 

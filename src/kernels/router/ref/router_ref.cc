@@ -26,7 +26,9 @@ void score_experts(const RouterParams& p, int64_t token, float* scores) {
   const int64_t experts = p.logits.size[1];
   for (int64_t e = 0; e < experts; ++e) {
     const float z = p.logits(token, e) / p.temperature;
-    scores[e] = p.score == RouterScore::kSqrtSoftplus ? sqrt_softplus(z) : p.score == RouterScore::kSigmoid ? sigmoid_in_lanes(z) : z;
+    scores[e] = p.score == RouterScore::kSqrtSoftplus ? sqrt_softplus(z)
+                : p.score == RouterScore::kSigmoid    ? sigmoid_in_lanes(z)
+                                                      : z;
   }
   if (p.score == RouterScore::kSoftmax) softmax(scores, experts);
 }
@@ -51,7 +53,10 @@ void router_ref(const ExecutionContext& context, const RouterParams& p) {
     score_experts(p, t, scores);
     const bool is_image = p.is_image.data && p.is_image(t) && !p.image_bias.empty();
     const F32Vector& bias = is_image ? p.image_bias : p.bias;
-    for (int64_t e = 0; e < experts; ++e) { ranking[e] = scores[e] + (bias.empty() ? 0.f : bias[e]); taken[e] = 0; }
+    for (int64_t e = 0; e < experts; ++e) {
+      ranking[e] = scores[e] + (bias.empty() ? 0.f : bias[e]);
+      taken[e] = 0;
+    }
     float sum = 0;
     for (int64_t c = 0; c < choices; ++c) {
       const int64_t e = best_expert(ranking, taken, experts);

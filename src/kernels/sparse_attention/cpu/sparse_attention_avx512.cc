@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/lanes/cpu/lanes_avx512.h"
+
 #include "kernels/sparse_attention/cpu/sparse_attention_lanes.h"
 
 namespace deepinfer {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Inner loops of the attention core, one set per instruction level. Plain pointers only. A block holds up to 64 entries as
-// fp32 rows of head_dim (a multiple of 32); scores and probabilities are [heads, 64].
+// Inner loops of the attention core, one set per instruction level. Plain pointers only. A block holds up to 64 entries
+// as fp32 rows of head_dim (a multiple of 32); scores and probabilities are [heads, 64].
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,12 @@ struct AttentionKernels {
   void (*unpack_fp4)(const uint8_t* row, int64_t head_dim, float* out);  // groups of 16
   void (*unpack_bf16)(const uint8_t* row, int64_t head_dim, float* out);
   void (*dots)(const float* q, int64_t heads, int64_t head_dim, const float* entries, int64_t count, float* scores);
-  // Scores (scaled; -inf = missing) become probabilities rounded to bf16; updates the running maximum and sum; returns the decay.
+  // Scores (scaled; -inf = missing) become probabilities rounded to bf16; updates the running maximum and sum; returns
+  // the decay.
   float (*softmax)(float* scores, float scale, float* highest, float* sum);
   // acc[h] = acc[h] * decay[h] + sum over entries ascending of probability * entry.
-  void (*accumulate)(const float* probabilities, const float* decay, const float* entries, int64_t count, int64_t heads, int64_t head_dim, float* acc);
+  void (*accumulate)(const float* probabilities, const float* decay, const float* entries, int64_t count, int64_t heads,
+                     int64_t head_dim, float* acc);
   void (*divide)(const float* acc, float denominator, int64_t head_dim, uint16_t* out);
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bodies of AttentionKernels over V16 lanes; the including file has chosen the lanes. Products of bf16 values are exact.
+// Bodies of AttentionKernels over V16 lanes; the including file has chosen the lanes. Products of bf16 values are
+// exact.
 #pragma once
 
 #include <cstring>
@@ -67,7 +68,8 @@ float softmax(float* scores, float scale, float* highest, float* sum) {
 }
 
 template <int kHeads, int kVectors>
-void accumulate_tile(const float* probabilities, const float* decay, const float* entries, int64_t count, int64_t head_dim, float* acc) {
+void accumulate_tile(const float* probabilities, const float* decay, const float* entries, int64_t count,
+                     int64_t head_dim, float* acc) {
   V16 sums[kHeads][kVectors];
 #pragma GCC unroll 8
   for (int h = 0; h < kHeads; ++h)
@@ -90,12 +92,16 @@ void accumulate_tile(const float* probabilities, const float* decay, const float
     for (int v = 0; v < kVectors; ++v) store16(acc + h * head_dim + 16 * v, sums[h][v]);
 }
 
-void accumulate(const float* probabilities, const float* decay, const float* entries, int64_t count, int64_t heads, int64_t head_dim, float* acc) {
+void accumulate(const float* probabilities, const float* decay, const float* entries, int64_t count, int64_t heads,
+                int64_t head_dim, float* acc) {
   for (int64_t d = 0; d < head_dim; d += 32) {
     int64_t h = 0;
     for (; h + kAccumulateHeads <= heads; h += kAccumulateHeads)
-      accumulate_tile<kAccumulateHeads, 2>(probabilities + h * kBlock, decay + h, entries + d, count, head_dim, acc + h * head_dim + d);
-    for (; h < heads; ++h) accumulate_tile<1, 2>(probabilities + h * kBlock, decay + h, entries + d, count, head_dim, acc + h * head_dim + d);
+      accumulate_tile<kAccumulateHeads, 2>(probabilities + h * kBlock, decay + h, entries + d, count, head_dim,
+                                           acc + h * head_dim + d);
+    for (; h < heads; ++h)
+      accumulate_tile<1, 2>(probabilities + h * kBlock, decay + h, entries + d, count, head_dim,
+                            acc + h * head_dim + d);
   }
 }
 

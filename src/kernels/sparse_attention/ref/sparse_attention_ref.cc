@@ -17,7 +17,9 @@ void load_entry(const ExecutionContext& context, const EntryRow& entry, int64_t 
   if (!entry.row) return;
   const Scratch::Frame frame(*context.scratch);
   bf16* values = context.scratch->take<bf16>(head_dim);
-  unpack_rows_ref(context, {.format = entry.format, .packed = {entry.row, {1, row_bytes(entry.format, head_dim)}}, .out = {values, {1, head_dim}}});
+  unpack_rows_ref(context, {.format = entry.format,
+                            .packed = {entry.row, {1, row_bytes(entry.format, head_dim)}},
+                            .out = {values, {1, head_dim}}});
   for (int64_t i = 0; i < head_dim; ++i) out[i] = to_float(values[i]);
 }
 
@@ -60,8 +62,9 @@ void sparse_attention_ref(const ExecutionContext& context, const SparseAttention
       for (int64_t begin = 0; begin < total; begin += kAttentionBlock) {
         const int64_t size = std::min<int64_t>(kAttentionBlock, total - begin);
         for (int64_t e = 0; e < size; ++e)
-          scores[e] = entry_row(p, t, begin + e).row ? p.scale * dot_in_lanes(q, entries + (begin + e) * head_dim, head_dim)
-                                                     : -std::numeric_limits<float>::infinity();
+          scores[e] = entry_row(p, t, begin + e).row
+                          ? p.scale * dot_in_lanes(q, entries + (begin + e) * head_dim, head_dim)
+                          : -std::numeric_limits<float>::infinity();
         add_block(state, scores, entries + begin * head_dim, size, head_dim);
       }
       const float denominator = state.sum + exp_in_lanes(p.sink[h] - state.highest);

@@ -9,7 +9,8 @@
 namespace deepinfer {
 namespace {
 
-// A key that orders as (score, then lower index first); -0 counts as +0 and NaN has a fixed place, so the order is total.
+// A key that orders as (score, then lower index first); -0 counts as +0 and NaN has a fixed place, so the order is
+// total.
 uint64_t selection_key(float score, uint32_t index) {
   const uint32_t u = std::bit_cast<uint32_t>(score + 0.f);
   const uint32_t ordered = u >> 31 ? ~u : u | 0x80000000u;
@@ -37,7 +38,8 @@ int64_t gather_candidates(const TopKParams& p, int64_t t, uint64_t* keys) {
   for (int64_t b = 0; b < p.candidates.size[1] && p.candidates(t, b) != kNoEntry; ++b) {
     const int64_t first = int64_t{p.candidates(t, b)} * p.candidate_block_size;
     for (int i = 0; i < p.candidate_block_size && first + i < p.num_visible(t); ++i)
-      keys[count++] = selection_key(p.scores.data ? p.scores(t, b * p.candidate_block_size + i) : 0.f, static_cast<uint32_t>(first + i));
+      keys[count++] = selection_key(p.scores.data ? p.scores(t, b * p.candidate_block_size + i) : 0.f,
+                                    static_cast<uint32_t>(first + i));
   }
   return count;
 }
@@ -57,7 +59,8 @@ void top_k_ref(const ExecutionContext& context, const TopKParams& p) {
       continue;
     }
     if (p.candidates.data) count = gather_candidates(p, t, keys);
-    else for (int64_t i = 0; i < count; ++i) keys[i] = selection_key(p.scores(t, i), static_cast<uint32_t>(i));
+    else
+      for (int64_t i = 0; i < count; ++i) keys[i] = selection_key(p.scores(t, i), static_cast<uint32_t>(i));
     write_best(keys, count, k, p.out.row(t));
   }
 }
@@ -75,7 +78,8 @@ void candidate_blocks_ref(const ExecutionContext& context, const CandidateBlocks
     }
     for (int64_t b = 0; b < blocks; ++b) {
       float highest = -std::numeric_limits<float>::infinity();
-      for (int64_t i = b * p.block_size; i < std::min<int64_t>((b + 1) * p.block_size, visible); ++i) highest = std::max(highest, p.scores(t, i));
+      for (int64_t i = b * p.block_size; i < std::min<int64_t>((b + 1) * p.block_size, visible); ++i)
+        highest = std::max(highest, p.scores(t, i));
       if (b == blocks - 1) highest = std::numeric_limits<float>::infinity();  // the block of the newest visible entry
       keys[b] = selection_key(highest, static_cast<uint32_t>(b));
     }
