@@ -7,19 +7,18 @@ namespace deepinfer {
 
 Result<OutputVocabulary> OutputVocabulary::create(std::shared_ptr<const Tokenizer> tokenizer) {
   OutputVocabulary vocabulary;
-  ASSIGN_OR_RETURN(vocabulary.think_begin, tokenizer->require_control("<think>"));
-  ASSIGN_OR_RETURN(vocabulary.think_end, tokenizer->require_control(kThinkEndSpelling));
-  ASSIGN_OR_RETURN(vocabulary.dsml, tokenizer->require_control(kDsmlSpelling));
-  ASSIGN_OR_RETURN(vocabulary.end_of_sentence,
-                   tokenizer->require_control("<\uFF5Cend\u2581of\u2581sentence\uFF5C>"));
-  constexpr std::array<std::string_view, 5> kTurnStarts = {
-      "<\uFF5Cbegin\u2581of\u2581sentence\uFF5C>", "<\uFF5CSystem\uFF5C>", "<\uFF5CUser\uFF5C>",
-      "<\uFF5CAssistant\uFF5C>", "<\uFF5Clatest_reminder\uFF5C>"};
-  for (size_t i = 0; i < kTurnStarts.size(); ++i) {
-    vocabulary.turn_starts[i] = tokenizer->find_control(kTurnStarts[i]).value_or(-1);
-  }
+  // The fewest that any answer needs; V4.1 adds the system marker, which only prompts hold.
+  ASSIGN_OR_RETURN(vocabulary.controls, ControlTokens::find(*tokenizer, PromptVersion::kV4));
   vocabulary.tokenizer = std::move(tokenizer);
   return vocabulary;
+}
+
+bool OutputVocabulary::starts_turn(TokenId id) const {
+  for (const Control control :
+       {Control::kBos, Control::kSystem, Control::kUser, Control::kAssistant, Control::kLatestReminder}) {
+    if (id == controls.id(control)) return true;
+  }
+  return false;
 }
 
 }  // namespace deepinfer

@@ -36,7 +36,9 @@ bool is_tag_text(std::string_view text) {
 StreamParser::StreamParser(const OutputVocabulary& vocabulary, StreamParserOptions options)
     : vocabulary_(&vocabulary),
       options_(std::move(options)),
-      stages_(make_output_stages(options_.parsing, options_.recipe_compatible, kThinkEndSpelling, kDsmlSpelling)),
+      stages_(make_output_stages(options_.parsing, options_.recipe_compatible,
+                                 vocabulary.controls.spelling(Control::kThinkEnd),
+                                 vocabulary.controls.spelling(Control::kDsml))),
       call_id_rng_(options_.call_id_seed),
       parameter_name_(options_.recipe_compatible),
       tracks_pieces_(options_.recipe_compatible && options_.parsing.parse_json_output) {
@@ -144,18 +146,19 @@ void StreamParser::count_tokens(uint64_t num_tokens) {
 bool StreamParser::push_control(TokenId id, ChatEvents& out) {
   start(out);
   if (!options_.recipe_compatible) {
-    if (id == vocabulary_->end_of_sentence || vocabulary_->starts_turn(id)) {
-      if (id == vocabulary_->end_of_sentence && options_.ignore_end_of_sentence) return true;
+    const bool is_end = id == vocabulary_->controls.id(Control::kEos);
+    if (is_end || vocabulary_->starts_turn(id)) {
+      if (is_end && options_.ignore_end_of_sentence) return true;
       finish(BackendFinish::kStop, out);
       return false;
     }
     const bool is_answer = stage_ <= Stage::kContent;
-    if (id == vocabulary_->think_begin && is_answer) {
+    if (id == vocabulary_->controls.id(Control::kThinkStart) && is_answer) {
       count_tokens(1);
       return true;
     }
   }
-  if (id == vocabulary_->think_end) {
+  if (id == vocabulary_->controls.id(Control::kThinkEnd)) {
     ++usage_.num_output_tokens;
   } else {
     count_tokens(1);
