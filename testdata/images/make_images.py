@@ -91,6 +91,7 @@ def png_files():
     yield "png_gamma.png", png(pattern(9, 7), 8, 2, extra=chunk(b"gAMA", struct.pack(">I", 100000)))
     yield "png_1x1.png", png(pattern(1, 1), 8, 2)
     yield "png_apng.png", apng()
+    yield "png_trailing_bytes.png", png(pattern(9, 7), 8, 2) + b"trailing"
 
 
 def apng():
@@ -123,6 +124,9 @@ def jpeg_files():
     exif = Image.Exif()
     exif[0x0112] = 6
     yield "jpeg_exif_rotated.jpg", saved(rgb(40, 20), "JPEG", quality=80, exif=exif)
+    yield "jpeg_ycck.jpg", (HERE / "jpeg_ycck.jpg").read_bytes()  # by libjpeg-turbo's tjCompress2 from CMYK pixels; Pillow writes none
+    plain = saved(rgb(45, 31), "JPEG", quality=80)
+    yield "jpeg_extraneous_bytes.jpg", plain[:-2] + b"\0\0\0" + plain[-2:] + b"trailing"
     yield "jpeg_1x1.jpg", saved(rgb(1, 1), "JPEG")
     yield "jpeg_16x1.jpg", saved(rgb(16, 1), "JPEG")
 
