@@ -22,21 +22,25 @@ Refusal CallGroup::add_call(ToolCall call, size_t item_idx) {
   return {};
 }
 
-Refusal CallGroup::add_output(std::string id, MessageContent content, size_t item_idx) {
+Refusal CallGroup::check_output(const std::string& id, size_t item_idx) const {
   REFUSE_IF(check_id(id, item_idx));
   const std::string path = fmt::format("input[{}].call_id", item_idx);
-  if (!all_calls_.contains(id)) {
-    if (!has_earlier_turns_) return refuse(fmt::format("No tool call found for tool output with call_id {}.", id), path);
-    REFUSE_IF(close());
-    Message& message = messages_.emplace_back();
-    message.role = Role::kTool;
-    message.tool_call_id = std::move(id);
-    message.content = std::move(content);
+  if (!all_calls_.contains(id) && !has_earlier_turns_) return refuse(fmt::format("No tool call found for tool output with call_id {}.", id), path);
+  return all_outputs_.contains(id) ? refuse(fmt::format("Duplicate tool output for call_id: {}.", id), path) : Refusal();
+}
+
+Refusal CallGroup::add_output(std::string id, MessageContent content) {
+  all_outputs_.insert(id);
+  if (all_calls_.contains(id)) {
+    outputs_[id].content = std::move(content);
+    latest_output_ = std::move(id);
     return {};
   }
-  if (!all_outputs_.insert(id).second) return refuse(fmt::format("Duplicate tool output for call_id: {}.", id), path);
-  outputs_[id].content = std::move(content);
-  latest_output_ = std::move(id);
+  REFUSE_IF(close());  // it answers a call of an earlier response
+  Message& message = messages_.emplace_back();
+  message.role = Role::kTool;
+  message.tool_call_id = std::move(id);
+  message.content = std::move(content);
   return {};
 }
 

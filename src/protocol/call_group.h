@@ -20,7 +20,9 @@ class CallGroup {
   CallGroup(std::vector<Message>& messages, bool has_earlier_turns) : messages_(messages), has_earlier_turns_(has_earlier_turns) {}
 
   Refusal add_call(ToolCall call, size_t item_idx);
-  Refusal add_output(std::string id, MessageContent content, size_t item_idx);
+  // Whether an output of that id may come now; then add_output takes it.
+  Refusal check_output(const std::string& id, size_t item_idx) const;
+  Refusal add_output(std::string id, MessageContent content);
   // Tools that an output declared: told in a system message of their own after the group's results.
   void add_found_tools(std::vector<ToolDefinition> tools);
   // A developer's note about the output just added; it follows that output and does not close the group.

@@ -124,7 +124,7 @@ class Decoder {
         joiner.add_text(kUnsupportedImage);
       } else {
         ImageSource image;
-        REFUSE_IF(read_image_address(take_text(*image_url, "url"), image_url->find("detail"), fmt::format(".messages[{}]", message_idx), i, image));
+        REFUSE_IF(read_image_address(take_text(*image_url, "url"), image_url->find("detail"), fmt::format(".messages[{}]", message_idx), image));
         joiner.add_image(std::move(image));
       }
     }
@@ -132,16 +132,18 @@ class Decoder {
     return {};
   }
 
-  // Files become image addresses; nothing is said yet about the addresses.
+  // First pass over the images of a message; files become image addresses.
   static Refusal check_images(Json::Array& blocks, size_t message_idx, bool admits_images) {
+    const std::string path = fmt::format(".messages[{}]", message_idx);
     bool holds_image = false;
-    for (Json& block : blocks) {
-      const std::string& type = block.find("type")->as_string();
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const std::string& type = blocks[i].find("type")->as_string();
       holds_image = holds_image || type != "text";
+      if (type == "image_url") REFUSE_IF(check_image_url(blocks[i], path, i));
       if (type != "file") continue;
       std::string address;
-      REFUSE_IF(take_file(block, fmt::format(".messages[{}]", message_idx), address));
-      block.set("image_url", Json::Object{{"url", std::move(address)}});
+      REFUSE_IF(take_file(blocks[i], path, address));
+      blocks[i].set("image_url", Json::Object{{"url", std::move(address)}});
     }
     if (admits_images || !holds_image) return {};
     return refuse("Image in assistant message is not supported", fmt::format("messages[{}].content", message_idx));

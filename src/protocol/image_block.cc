@@ -77,11 +77,15 @@ const Json* present(const Json& object, std::string_view key) {
   return value && !value->is_null() ? value : nullptr;
 }
 
-// Link or data URL. `link_prefix` stands before the words about a link that is too long.
-Refusal read_address(std::string value, const std::string& path, const std::string& link_prefix, ImageSource& out) {
+Refusal check_link(std::string_view value, const std::string& path, const std::string& start) {
+  if (!is_link(value) || value.size() <= kLinkBytesMax) return {};
+  return refuse(start + too_long(value.size()), path);
+}
+
+// Link or data URL.
+Refusal read_address(std::string value, const std::string& path, ImageSource& out) {
   out.path = path;
   if (is_link(value)) {
-    if (value.size() > kLinkBytesMax) return refuse(link_prefix + too_long(value.size()), path);
     out.kind = ImageSource::Kind::kUrl;
   } else {
     const auto url = parse_data_url(value);
@@ -96,9 +100,13 @@ Refusal read_address(std::string value, const std::string& path, const std::stri
 
 }  // namespace
 
-Refusal read_image_address(std::string address, const Json* detail, const std::string& path, size_t block_idx, ImageSource& out) {
+Refusal check_image_url(const Json& block, const std::string& path, size_t block_idx) {
+  return check_link(block.find("image_url")->find("url")->as_string(), path, fmt::format("{}.image_url.url[{}]: image_url.url ", path, block_idx));
+}
+
+Refusal read_image_address(std::string address, const Json* detail, const std::string& path, ImageSource& out) {
   out.detail = detail_of(detail);
-  return read_address(std::move(address), path, fmt::format("{}.image_url.url[{}]: image_url.url ", path, block_idx), out);
+  return read_address(std::move(address), path, out);
 }
 
 Refusal take_file(Json& block, const std::string& path, std::string& address) {
@@ -122,12 +130,13 @@ Refusal check_input_image(const Json& block, const std::string& block_path) {
   const bool has_id = present(block, "file_id");
   if (!address && !has_id) return refuse(block_path + ": input_image must have image_url or file_id", block_path);
   if (address && has_id) return refuse(block_path + ": input_image cannot have both image_url and file_id", block_path);
-  return has_id ? refuse(block_path + ": " + kFileIdUnsupported, block_path) : Refusal();
+  if (has_id) return refuse(block_path + ": " + kFileIdUnsupported, block_path);
+  return check_link(address->as_string(), block_path, block_path + ": image_url ");
 }
 
-Refusal read_input_image(Json& block, const std::string& path, const std::string& block_path, ImageSource& out) {
+Refusal read_input_image(Json& block, const std::string& path, ImageSource& out) {
   out.detail = detail_of(block.find("detail"));
-  return read_address(std::move(block.find("image_url")->as_string()), path, block_path + ": image_url ", out);
+  return read_address(std::move(block.find("image_url")->as_string()), path, out);
 }
 
 Refusal read_image(Json& block, const std::string& path, const std::string& block_path, ImageSource& out) {

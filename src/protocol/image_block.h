@@ -15,16 +15,19 @@ namespace deepinfer {
 
 // `path` is where error messages place the image. Values are moved out of the block.
 
-// Chat and Responses check the blocks of a message in two passes: first what each block holds, then the addresses.
+// Chat and Responses check the blocks of a message in two passes: first what each block holds and the length of links, then
+// the data URLs.
 
 // Chat, first pass: {"type":"file","file_data",...}; what remains is an address as image_url holds one.
 Refusal take_file(Json& block, const std::string& path, std::string& address);
-// Chat, second pass; `block_idx` counts the blocks of its message.
-Refusal read_image_address(std::string address, const Json* detail, const std::string& path, size_t block_idx, ImageSource& out);
+// Chat, first pass: {"type":"image_url","image_url":{"url",...}}; `block_idx` counts the blocks of its message.
+Refusal check_image_url(const Json& block, const std::string& path, size_t block_idx);
+// Chat, second pass.
+Refusal read_image_address(std::string address, const Json* detail, const std::string& path, ImageSource& out);
 // Responses, first pass: {"type":"input_image","image_url","detail","file_id"}; `block_path` is path plus the block's index.
 Refusal check_input_image(const Json& block, const std::string& block_path);
 // Responses, second pass.
-Refusal read_input_image(Json& block, const std::string& path, const std::string& block_path, ImageSource& out);
+Refusal read_input_image(Json& block, const std::string& path, ImageSource& out);
 // Messages: {"type":"image","source":{...}}; `block_path` is where error messages place it.
 Refusal read_image(Json& block, const std::string& path, const std::string& block_path, ImageSource& out);
 

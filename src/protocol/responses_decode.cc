@@ -144,7 +144,7 @@ class Decoder {
     return {};  // other kinds of items say nothing to the model
   }
 
-  Refusal read_content(Json* content, const std::string& path, const char* list_name, MessageContent& out) {
+  Refusal read_content(Json* content, const std::string& path, const char* list_name, MessageContent& out, bool admits_images = true) {
     if (!content) return {};
     if (content->is_string()) {
       out.text = std::move(content->as_string());
@@ -153,8 +153,12 @@ class Decoder {
     Json::Array& blocks = content->as_array();
     const auto block_path = [&](size_t i) { return fmt::format("{}.{}[{}]", path, list_name, i); };
     const auto is_image = [&](size_t i) { return chat_.version == PromptVersion::kV41 && blocks[i].find("type")->as_string() == "input_image"; };
-    for (size_t i = 0; i < blocks.size(); ++i)
+    bool holds_image = false;
+    for (size_t i = 0; i < blocks.size(); ++i) {
       if (is_image(i)) REFUSE_IF(check_input_image(blocks[i], block_path(i)));
+      holds_image = holds_image || is_image(i);
+    }
+    if (holds_image && !admits_images) return refuse(path + ": Image in assistant message is unsupported", path);
     ContentJoiner joiner;
     for (size_t i = 0; i < blocks.size(); ++i) {
       const std::string& type = blocks[i].find("type")->as_string();
@@ -162,7 +166,7 @@ class Decoder {
         joiner.add_text("[Unsupported Document]");
       } else if (is_image(i)) {
         ImageSource image;
-        REFUSE_IF(read_input_image(blocks[i], path, block_path(i), image));
+        REFUSE_IF(read_input_image(blocks[i], path, image));
         joiner.add_image(std::move(image));
       } else {
         joiner.add_text(type == "input_image" ? kUnsupportedImage : blocks[i].find("text")->as_string());
@@ -170,13 +174,6 @@ class Decoder {
     }
     out = joiner.take();
     return {};
-  }
-
-  static bool holds_image(const Json& content) {
-    if (!content.is_array()) return false;
-    for (const Json& block : content.as_array())
-      if (block.find("type")->as_string() == "input_image") return true;
-    return false;
   }
 
   static bool is_resize_note(const Json& content) {
@@ -198,9 +195,7 @@ class Decoder {
       return {};
     }
     REFUSE_IF(group_->close());
-    if (role == "assistant" && chat_.version == PromptVersion::kV41 && holds_image(*content))
-      return refuse(path + ": Image in assistant message is unsupported", path);
-    REFUSE_IF(read_content(content, path, "content", read));
+    REFUSE_IF(read_content(content, path, "content", read, role != "assistant"));
     if (role != "assistant") {
       const bool is_system = role == "system" || (role == "developer" && chat_.version == PromptVersion::kV41);
       add(is_system ? Role::kSystem : Role::kUser).content = std::move(read);
@@ -240,9 +235,12 @@ class Decoder {
       add(Role::kTool).content = std::move(content);
       return {};
     }
+    const bool is_custom = item.find("type")->as_string() == "custom_tool_call_output";  // its id is looked at first
     MessageContent content;
+    if (is_custom) REFUSE_IF(group_->check_output(id->as_string(), idx));
     REFUSE_IF(read_content(member(item, "output"), fmt::format("input[{}]", idx), "output", content));
-    REFUSE_IF(group_->add_output(std::move(id->as_string()), std::move(content), idx));
+    if (!is_custom) REFUSE_IF(group_->check_output(id->as_string(), idx));
+    REFUSE_IF(group_->add_output(std::move(id->as_string()), std::move(content)));
     follows_output_ = true;
     return {};
   }
@@ -252,7 +250,9 @@ class Decoder {
     bool found_unknown = false;
     MessageContent content;
     content.text = spelled_json(ResponsesTools::found_tools(tools, found_unknown), kCompact);
-    REFUSE_IF(group_->add_output(take_text(item, "call_id"), std::move(content), idx));
+    std::string id = take_text(item, "call_id");
+    REFUSE_IF(group_->check_output(id, idx));
+    REFUSE_IF(group_->add_output(std::move(id), std::move(content)));
     if (found_unknown) return refuse(fmt::format("input[{}]: the enum variant ResponsesTool::Unsupported cannot be serialized", idx), fmt::format("input[{}].tools", idx));
     group_->add_found_tools(std::move(found_tools_[idx]));
     return {};
