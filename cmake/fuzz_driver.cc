@@ -2,6 +2,10 @@
 // Plain fuzz driver: replays seeds, then mutates them for a bounded time. Without coverage feedback it is a smoke run;
 // the `fuzz` preset links libFuzzer instead. Usage: X_fuzz [--target NAME] [--seconds N] [--seeds DIR] [--seed S]
 // [FILE...]
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -67,6 +71,20 @@ void mutate_once(Bytes& bytes, const std::vector<Bytes>& seeds, std::mt19937_64&
   if (bytes.size() > kMaxInputBytes) bytes.resize(kMaxInputBytes);
 }
 
+// A finding ends the process by a signal (CHECK aborts, sanitizers abort): the input at work is written for a replay.
+const Bytes* current_input = nullptr;
+
+void write_finding(int signal) {
+  if (current_input != nullptr) {
+    const int fd = ::open("fuzz_finding.bin", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (fd >= 0 && ::write(fd, current_input->data(), current_input->size()) >= 0) ::close(fd);
+    const char note[] = "fuzz: input written to fuzz_finding.bin\n";
+    if (::write(2, note, sizeof note - 1) < 0) _exit(1);
+  }
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
 struct Arguments {
   std::string target, seeds;
   double seconds = 2;
@@ -97,21 +115,18 @@ void run_target(const deepinfer::FuzzTarget& target, const Arguments& a) {
   while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < a.seconds) {
     Bytes bytes = seeds[below(rng, seeds.size())];
     for (size_t i = 1 + rng() % 8; i > 0; --i) mutate_once(bytes, seeds, rng);
-    // The last input is kept so that a crash can be replayed.
-    {
-      std::ofstream(".fuzz_last_" + std::string(target.name), std::ios::binary)
-          .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    }
+    current_input = &bytes;
     target.run(bytes.data(), bytes.size());
     ++num_runs;
   }
-  std::filesystem::remove(".fuzz_last_" + std::string(target.name));
+  current_input = nullptr;
   std::printf("%s: %llu inputs, %zu seeds, no finding\n", target.name, static_cast<unsigned long long>(num_runs),
               seeds.size());
 }
 }  // namespace
 
 int main(int argc, char** argv) {
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) ::signal(signal, write_finding);
   const Arguments a = parse(argc, argv);
   for (const deepinfer::FuzzTarget* target = deepinfer::kFuzzTargetTable; target->name; ++target) {
     if (!a.target.empty() && a.target != target->name) continue;
