@@ -24,6 +24,21 @@ static Status check_block_rows(const SparseAttentionParams& p) {
   return {};
 }
 
+static Status check_window(const SparseAttentionParams& p) {
+  for (int64_t t = 0; t < p.q.size[0]; ++t) {
+    const int64_t fresh = std::min<int64_t>(p.num_fresh(t), p.window), end = p.window_end(t);
+    if (fresh < 0 || t + 1 - fresh < 0 || (fresh > 0 && t >= p.fresh.size[0]))
+      return invalid_argument(
+          fmt::format("num_fresh({}) is {}, expected at most the {} rows up to it", t, p.num_fresh(t), t + 1));
+    const int64_t begin = std::max<int64_t>({0, end - p.window, p.window_begin.data ? p.window_begin(t) : 0});
+    if (begin < end - fresh && (!p.ring.base || p.ring.capacity < end - fresh - begin))
+      return invalid_argument(
+          fmt::format("ring: capacity is {}, expected at least the {} positions that token {} reads",
+                      p.ring.base ? p.ring.capacity : 0, end - fresh - begin, t));
+  }
+  return {};
+}
+
 Status check(const SparseAttentionParams& p) {
   const int64_t tokens = p.q.size[0], head_dim = p.q.size[2];
   TRY(check_rows("q", p.q));
@@ -50,12 +65,7 @@ Status check(const SparseAttentionParams& p) {
       return invalid_argument(
           fmt::format("global: rows_per_block is {}, expected at least 1", p.global.rows_per_block));
   }
-  for (int64_t t = 0; t < tokens; ++t) {
-    const int64_t fresh = std::min<int64_t>(p.num_fresh(t), p.window);
-    if (fresh < 0 || t + 1 - fresh < 0 || (fresh > 0 && t >= p.fresh.size[0]))
-      return invalid_argument(
-          fmt::format("num_fresh({}) is {}, expected at most the {} rows up to it", t, p.num_fresh(t), t + 1));
-  }
+  TRY(check_window(p));
   return check_block_rows(p);
 }
 

@@ -282,4 +282,21 @@ TEST(SparseAttention, RefusesABlockOutsideTheFreshRows) {
   EXPECT_EQ(check(p).message(), "block_begin(0) is 0, expected 2 rows of the 1 fresh rows");
 }
 
+TEST(SparseAttention, RefusesAWindowThatTheRingCannotHold) {
+  std::vector<bf16> q(64), out(64);
+  std::vector<float> sink(1);
+  std::vector<uint8_t> ring(8 * 66);
+  std::vector<int32_t> zero = {0}, end = {20};
+  SparseAttentionParams p{.q = {q.data(), {1, 1, 64}},
+                          .sink = {sink.data(), 1},
+                          .window = 16,
+                          .lane = {zero.data(), {1}},
+                          .window_end = {end.data(), {1}},
+                          .num_fresh = {zero.data(), {1}},
+                          .out = {out.data(), {1, 1, 64}}};
+  EXPECT_EQ(check(p).message(), "ring: capacity is 0, expected at least the 16 positions that token 0 reads");
+  p.ring = {ring.data(), 0, 66, 8};
+  EXPECT_EQ(check(p).message(), "ring: capacity is 8, expected at least the 16 positions that token 0 reads");
+}
+
 }  // namespace deepinfer

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/view_check.h"
 
 namespace deepinfer {
@@ -19,6 +21,11 @@ Status check(const TopKParams& p) {
     TRY(check_rows("candidates", p.candidates));
     if (p.candidate_block_size < 1)
       return invalid_argument(fmt::format("candidate_block_size is {}, expected at least 1", p.candidate_block_size));
+    const int64_t listed = p.candidates.size[1] * p.candidate_block_size;
+    if (p.scores.data) TRY(check_shape("scores", p.scores, {tokens, listed}));
+    for (int64_t t = 0; t < tokens && !p.scores.data; ++t)
+      if (std::min<int64_t>(listed, p.num_visible(t)) > p.out.size[1])
+        return invalid_argument(fmt::format("scores: has no data, but token {} sees {} entries", t, p.num_visible(t)));
     return check_size("candidates: tokens", p.candidates.size[0], tokens);
   }
   for (int64_t t = 0; t < tokens; ++t)

@@ -71,6 +71,18 @@ TEST(TopK, CandidatesLimitTheChoiceAndKeepEntryNumbers) {
   });
 }
 
+TEST(TopK, CandidatesNeedScoresOnlyWhereMoreIsVisibleThanFits) {
+  const std::vector<int32_t> candidates = {0, 1};
+  std::vector<int32_t> visible = {3}, out(3);
+  TopKParams p{.num_visible = {visible.data(), {1}},
+               .candidates = {candidates.data(), {1, 2}},
+               .candidate_block_size = 4,
+               .out = {out.data(), {1, 3}}};
+  EXPECT_TRUE(check(p).ok());
+  visible[0] = 4;
+  EXPECT_EQ(check(p).message(), "scores: has no data, but token 0 sees 4 entries");
+}
+
 TEST(TopK, RefusesScoresShorterThanWhatIsVisible) {
   std::vector<float> scores(10);
   std::vector<int32_t> visible = {11}, out(4);
