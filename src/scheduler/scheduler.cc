@@ -68,8 +68,8 @@ void Scheduler::cancel(SequenceId id) {
     cancelled_.push_back(id);
     return;
   }
-  finish(*at->second, FinishReason::kCancelled, at->second->record.arrival_ns);
-  finished_.push_back({.id = id, .finished = FinishReason::kCancelled});
+  finish(*at->second, SequenceEnd::kCancelled, at->second->record.arrival_ns);
+  finished_.push_back({.id = id, .finished = SequenceEnd::kCancelled});
   sequences_.erase(at);
 }
 
@@ -100,8 +100,8 @@ void Scheduler::expire(int64_t now_ns) {
   }
   std::sort(late.begin(), late.end());
   for (const SequenceId id : late) {
-    finish(*sequences_.at(id), FinishReason::kDeadline, now_ns);
-    finished_.push_back({.id = id, .finished = FinishReason::kDeadline});
+    finish(*sequences_.at(id), SequenceEnd::kDeadline, now_ns);
+    finished_.push_back({.id = id, .finished = SequenceEnd::kDeadline});
     sequences_.erase(id);
   }
 }
@@ -229,13 +229,13 @@ void Scheduler::release_blocks(Sequence& s) {
   s.blocks.clear();
 }
 
-void Scheduler::finish(Sequence& s, FinishReason reason, int64_t now_ns) {
+void Scheduler::finish(Sequence& s, SequenceEnd reason, int64_t now_ns) {
   CHECK(s.state != SequenceState::kFinished);
   release_blocks(s);
   if (s.lane >= 0) free_lanes_.push_back(s.lane);
   s.lane = -1;
   s.state = SequenceState::kFinished;
-  s.finish_reason = reason;
+  s.end = reason;
   s.record.finished_ns = now_ns;
   std::erase(running_, &s);
   std::erase(waiting_, &s);

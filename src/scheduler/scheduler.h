@@ -48,7 +48,7 @@ struct SequenceDelta {
   SequenceId id{};
   std::vector<TokenId> tokens;          // new, in order; may be empty when only the end is news
   std::vector<TokenLogprobs> logprobs;  // of `tokens`, where asked for
-  std::optional<FinishReason> finished;
+  std::optional<SequenceEnd> finished;
 };
 
 class Scheduler {
@@ -112,7 +112,7 @@ class Scheduler {
   void append_tokens(Sequence& sequence, std::span<const TokenId> tokens, SequenceDelta& delta);
   void take_drafts(Sequence& sequence, const SequenceOutput& output);
   void publish_full_blocks(Sequence& sequence);
-  void finish(Sequence& sequence, FinishReason reason, int64_t now_ns);
+  void finish(Sequence& sequence, SequenceEnd reason, int64_t now_ns);
   void release_blocks(Sequence& sequence);
 
   SchedulerOptions options_;

@@ -25,17 +25,17 @@ void Scheduler::commit(const StepOutput& output, int64_t now_ns, std::vector<Seq
     ++s.record.num_steps;
     if (!result.is_finite) {
       s.num_scheduled_tokens = 0;
-      delta.finished = FinishReason::kNotFinite;
+      delta.finished = SequenceEnd::kNotFinite;
     } else if (!result.has_allowed_token) {
       s.num_scheduled_tokens = 0;
-      delta.finished = FinishReason::kNothingAllowed;
+      delta.finished = SequenceEnd::kNothingAllowed;
     } else if (planned_[i].is_prompt) {
       commit_prompt(s, result, delta, now_ns);
     } else {
       commit_decode(s, result, planned_[i].num_drafts, delta);
     }
     if (!delta.finished && std::ranges::find(cancelled_, id) != cancelled_.end())
-      delta.finished = FinishReason::kCancelled;
+      delta.finished = SequenceEnd::kCancelled;
     if (!result.logprobs.empty())
       delta.logprobs.assign(result.logprobs.begin(),
                             result.logprobs.begin() + static_cast<int64_t>(delta.tokens.size()));
@@ -83,8 +83,8 @@ void Scheduler::append_tokens(Sequence& s, std::span<const TokenId> tokens, Sequ
   for (const TokenId token : tokens) {
     s.tokens.push_back(token);
     delta.tokens.push_back(token);
-    if (std::ranges::find(s.request.stop_ids, token) != s.request.stop_ids.end()) delta.finished = FinishReason::kStop;
-    else if (s.num_output_tokens() >= s.request.max_output_tokens) delta.finished = FinishReason::kLength;
+    if (std::ranges::find(s.request.stop_ids, token) != s.request.stop_ids.end()) delta.finished = SequenceEnd::kStop;
+    else if (s.num_output_tokens() >= s.request.max_output_tokens) delta.finished = SequenceEnd::kLength;
     if (delta.finished) return;
   }
 }

@@ -113,7 +113,7 @@ struct Driver {
   FakeEngine engine;
   int64_t now_ns = 0;
   std::map<SequenceId, std::vector<TokenId>> prompts, outputs;
-  std::map<SequenceId, FinishReason> finished;
+  std::map<SequenceId, SequenceEnd> finished;
 
   Status submit(const SequenceRequest& r) {
     prompts[r.id] = r.prompt;
@@ -198,7 +198,7 @@ TEST(Scheduler, StopsInsideAnAcceptedRunAndShowsNothingAfterIt) {
   ASSERT_TRUE(driver.submit(r).ok());
   while (driver.step(cache)) {}
   EXPECT_EQ(driver.outputs[r.id], right_output(r));
-  EXPECT_EQ(driver.finished[r.id], FinishReason::kStop);
+  EXPECT_EQ(driver.finished[r.id], SequenceEnd::kStop);
 }
 
 TEST(Scheduler, NonFiniteLogitsEndThatRequestAlone) {
@@ -215,7 +215,7 @@ TEST(Scheduler, NonFiniteLogitsEndThatRequestAlone) {
   scheduler.commit(output, 1, deltas);
   driver.deliver(deltas);
   while (driver.step(cache)) {}
-  EXPECT_EQ(driver.finished[static_cast<SequenceId>(1)], FinishReason::kNotFinite);
+  EXPECT_EQ(driver.finished[static_cast<SequenceId>(1)], SequenceEnd::kNotFinite);
   EXPECT_EQ(driver.outputs[static_cast<SequenceId>(2)].size(), 40u);
 }
 
@@ -230,8 +230,8 @@ TEST(Scheduler, DeadlinesEndWaitingAndRunningSequences) {
     ASSERT_TRUE(driver.submit(r).ok());
   }
   while (driver.step(cache)) {}
-  EXPECT_EQ(driver.finished[static_cast<SequenceId>(1)], FinishReason::kDeadline);
-  EXPECT_EQ(driver.finished[static_cast<SequenceId>(2)], FinishReason::kDeadline);
+  EXPECT_EQ(driver.finished[static_cast<SequenceId>(1)], SequenceEnd::kDeadline);
+  EXPECT_EQ(driver.finished[static_cast<SequenceId>(2)], SequenceEnd::kDeadline);
   EXPECT_TRUE(scheduler.is_idle());
   EXPECT_EQ(cache.pool().num_available(), 64);
 }
@@ -301,7 +301,7 @@ TEST(Scheduler, RandomSchedulesGiveTheRightTokensAndLoseNothing) {
       const std::vector<TokenId> right = right_output(r);
       const std::vector<TokenId>& got = driver.outputs[id];
       ASSERT_TRUE(driver.finished.contains(id)) << "seed " << seed;
-      if (driver.finished[id] == FinishReason::kCancelled) {
+      if (driver.finished[id] == SequenceEnd::kCancelled) {
         ASSERT_TRUE(std::equal(got.begin(), got.end(), right.begin())) << "seed " << seed;
       } else {
         ASSERT_EQ(got, right) << "seed " << seed << " id " << index(id);

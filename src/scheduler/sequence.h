@@ -16,7 +16,7 @@
 
 namespace deepinfer {
 
-enum class FinishReason { kStop, kLength, kCancelled, kDeadline, kNotFinite, kNothingAllowed };
+enum class SequenceEnd { kStop, kLength, kCancelled, kDeadline, kNotFinite, kNothingAllowed };
 
 // What serve asks for. The tokens are final: templates, images and limits were settled before.
 struct SequenceRequest {
@@ -55,7 +55,7 @@ struct Sequence {
   std::vector<TokenId> tokens;  // prompt, then output
   BlockKeyChain keys;
   SequenceState state = SequenceState::kWaiting;
-  std::optional<FinishReason> finish_reason;
+  std::optional<SequenceEnd> end;
   int32_t lane = -1;         // while running
   bool starts_lane = false;  // its next rows are the first on this lane
   BlockTable blocks;

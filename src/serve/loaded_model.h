@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A checkpoint folder ready to run: weights bound, tokenizer and its Engram token map made. Immutable; any thread.
+// A checkpoint ready to run: weights bound, tokenizer and its Engram token map made. Immutable; any thread.
 #pragma once
 
 #include <memory>
@@ -19,6 +19,7 @@ struct LoadedModel {
 };
 
 // Errors: of the checkpoint, the tokenizer, or the memory plan; each says what to do.
-Result<LoadedModel> load_model(const std::string& folder);
+// `name`: a checkpoint folder, or "mini".
+Result<LoadedModel> load_model(const std::string& name);
 
 }  // namespace deepinfer

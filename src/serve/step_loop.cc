@@ -31,7 +31,7 @@ StepLoop::StepLoop(Engine& engine, const StepLoopOptions& options, const Clock& 
 
 StepLoop::~StepLoop() { stop(); }
 
-Result<SequenceId> StepLoop::submit(GenerationRequest request, OnGeneration on_update) {
+Result<SequenceId> StepLoop::submit(LoopRequest request, OnLoopUpdate on_update) {
   SequenceId id{};
   {
     const std::lock_guard lock(mutex_);
@@ -187,7 +187,7 @@ void StepLoop::loop() {
     live.on_update({.id = static_cast<SequenceId>(id),
                     .tokens = {},
                     .logprobs = {},
-                    .finished = FinishReason::kCancelled,
+                    .finished = SequenceEnd::kCancelled,
                     .refused = reason});
   live_.clear();
 }

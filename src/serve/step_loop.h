@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "scheduler/scheduler.h"
-#include "serve/generation.h"
+#include "serve/loop_request.h"
 
 namespace deepinfer {
 
@@ -47,7 +47,7 @@ class StepLoop {
 
   // Hands a request in. Errors: resource_exhausted when the inbox is full, unavailable after stop(). Whether the
   // scheduler takes it is told by the first update (`refused`).
-  Result<SequenceId> submit(GenerationRequest request, OnGeneration on_update);
+  Result<SequenceId> submit(LoopRequest request, OnLoopUpdate on_update);
   void cancel(SequenceId id);
 
   // One step on the calling thread; false when there was nothing to run.
@@ -63,14 +63,14 @@ class StepLoop {
 
  private:
   struct Live {
-    GenerationRequest request;  // sequence.prompt stays with the scheduler
-    OnGeneration on_update;
+    LoopRequest request;  // sequence.prompt stays with the scheduler
+    OnLoopUpdate on_update;
     std::vector<TokenId> output;  // kept for a resume after preemption
   };
   struct Arrival {
     SequenceId id{};
-    GenerationRequest request;
-    OnGeneration on_update;
+    LoopRequest request;
+    OnLoopUpdate on_update;
   };
 
   void take_inbox();

@@ -10,6 +10,7 @@
 #include "model/memory_plan.h"
 #include "model/verify.h"
 #include "model/weight_table.h"
+#include "serve/embedded_model.h"
 #include "serve/token_map_of.h"
 #include "tools/command.h"
 #include "tools/inspect_report.h"
@@ -68,7 +69,7 @@ void read_card(const Checkpoint& checkpoint, InspectReport& report) {
 Result<InspectReport> inspect(const InspectArguments& arguments) {
   InspectReport report;
   report.folder = arguments.model;
-  const auto checkpoint = Checkpoint::open(arguments.model);
+  const auto checkpoint = open_checkpoint(arguments.model);
   if (!checkpoint.ok()) return checkpoint.status();
   const Checkpoint& files = checkpoint.value();
   report.config = files.config();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/tokenizer_option.h"
 
+#include "serve/embedded_model.h"
 #include "tools/command.h"
 
 namespace deepinfer {
@@ -10,11 +11,6 @@ void declare_tokenizer_option(OptionSet& options, std::string& path) {
               "tokenizer.json, tokenizer.json.gz or a checkpoint folder; mini = the embedded model's (default)");
 }
 
-Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& path) {
-  if (path == "mini")
-    return unavailable(
-        "this build has no embedded mini model: name a tokenizer.json or a checkpoint folder with --tokenizer");
-  return Tokenizer::load(path);
-}
+Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& path) { return open_named_tokenizer(path); }
 
 }  // namespace deepinfer

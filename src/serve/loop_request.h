@@ -16,22 +16,22 @@
 
 namespace deepinfer {
 
-struct GenerationRequest {
+struct LoopRequest {
   SequenceRequest sequence;  // its id is given by the loop
   SamplingParams sampling;
   std::vector<LaneImage> images;  // rows of the prompt's image spans
 };
 
-struct GenerationUpdate {
+struct LoopUpdate {
   SequenceId id{};
   std::span<const TokenId> tokens;          // new, in order
   std::span<const TokenLogprobs> logprobs;  // of `tokens`, where asked for
-  std::optional<FinishReason> finished;     // the last update has it, or `refused`
+  std::optional<SequenceEnd> finished;      // the last update has it, or `refused`
   Status refused;                           // not ok: the request never ran
   const SequenceRecord* record = nullptr;   // with `finished`
 };
 
 // Called on the loop's thread; must not block. What it borrows is valid during the call.
-using OnGeneration = std::function<void(const GenerationUpdate&)>;
+using OnLoopUpdate = std::function<void(const LoopUpdate&)>;
 
 }  // namespace deepinfer
