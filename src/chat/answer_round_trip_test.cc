@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The prompt encoder and the stream parser are inverses: an assistant turn that was rendered into a prompt reads back as
-// the same reasoning, text and calls, whatever it spells.
+// The prompt encoder and the stream parser are inverses: an assistant turn that was rendered into a prompt reads back
+// as the same reasoning, text and calls, whatever it spells.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,9 +13,34 @@
 namespace deepinfer {
 namespace {
 
-constexpr std::string_view kPieces[] = {
-    "hello", " ", "\n", "\n\n", "a", "<", "</", "｜DSML｜", "<｜DSML｜ calls>", "</think>", "<think>", "</｜DSML｜ parameter>",
-    "{\"a\": 1}", "\"", "\\", "\t", "\u2028", "é", "中文", "🦀", "👨‍👩‍👧", "<｜User｜>", "string=\"true\">", "END", "\r\n", "\x01", "12345", "."};
+constexpr std::string_view kPieces[] = {"hello",
+                                        " ",
+                                        "\n",
+                                        "\n\n",
+                                        "a",
+                                        "<",
+                                        "</",
+                                        "｜DSML｜",
+                                        "<｜DSML｜ calls>",
+                                        "</think>",
+                                        "<think>",
+                                        "</｜DSML｜ parameter>",
+                                        "{\"a\": 1}",
+                                        "\"",
+                                        "\\",
+                                        "\t",
+                                        "\u2028",
+                                        "é",
+                                        "中文",
+                                        "🦀",
+                                        "👨‍👩‍👧",
+                                        "<｜User｜>",
+                                        "string=\"true\">",
+                                        "END",
+                                        "\r\n",
+                                        "\x01",
+                                        "12345",
+                                        "."};
 
 std::string random_text(Rng& rng, size_t num_pieces_max) {
   std::string out;
@@ -90,7 +115,8 @@ struct Turn {
   FinishReason reason = FinishReason::kEndOfStream;
 };
 
-Turn read(const OutputVocabulary& vocabulary, const std::vector<TokenId>& ids, bool thinking, bool compatible, size_t step) {
+Turn read(const OutputVocabulary& vocabulary, const std::vector<TokenId>& ids, bool thinking, bool compatible,
+          size_t step) {
   StreamParserOptions options;
   options.parsing.parse_tool_calls = true;
   if (thinking) options.parsing.thinking_stage = ThinkingStage::kReasoningStart;
@@ -147,8 +173,9 @@ TEST(AnswerRoundTrip, ARenderedTurnReadsBackAsItself) {
       limits.wide_integers = true;
       const auto arguments = parse_json(got.calls[i].arguments, limits);
       ASSERT_TRUE(arguments.ok()) << got.calls[i].arguments << "\n" << where;
-      ASSERT_TRUE(arguments.value() == parse_json(call.arguments, limits).value())
-          << got.calls[i].arguments << "\n" << call.arguments << "\n" << where;
+      ASSERT_TRUE(arguments.value() == parse_json(call.arguments, limits).value()) << got.calls[i].arguments << "\n"
+                                                                                   << call.arguments << "\n"
+                                                                                   << where;
     }
     ASSERT_EQ(got.reason, calls.empty() ? FinishReason::kStop : FinishReason::kToolCalls);
   }

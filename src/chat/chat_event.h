@@ -37,10 +37,10 @@ struct TokenLogprob {
 
 struct ChatEvent {
   ChatEventKind kind = ChatEventKind::kText;
-  uint32_t call_idx = 0;     // kToolCall, kToolArguments: 0 for the first call of the answer
-  Range text;      // into ChatEvents::text; whole code points
-  Range call_id;   // into ChatEvents::text
-  Range logprobs;  // into ChatEvents::logprobs; kText and kReasoning only
+  uint32_t call_idx = 0;  // kToolCall, kToolArguments: 0 for the first call of the answer
+  Range text;             // into ChatEvents::text; whole code points
+  Range call_id;          // into ChatEvents::text
+  Range logprobs;         // into ChatEvents::logprobs; kText and kReasoning only
 };
 
 struct ChatEvents {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A delimiter the stream parser looks for, and the incremental search for it (Knuth, Morris, Pratt: linear, no byte is
-// read twice). A marker's bytes are plain or special: special bytes are the spelling of a control token and are met only
-// by that token's id, so text that merely spells the token is text. Output that arrives as text has no ids; its bytes
-// meet both. Thread: its owner's.
+// read twice). A marker's bytes are plain or special: special bytes are the spelling of a control token and are met
+// only by that token's id, so text that merely spells the token is text. Output that arrives as text has no ids; its
+// bytes meet both. Thread: its owner's.
 #pragma once
 
 #include <cstdint>

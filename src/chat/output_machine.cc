@@ -156,9 +156,7 @@ void StreamParser::emit(Effect effect, std::string_view bytes, ChatEvents& out) 
   switch (effect) {
     case Effect::kText: emit_text(ChatEventKind::kText, bytes, out); return;
     case Effect::kReasoning: emit_text(ChatEventKind::kReasoning, bytes, out); return;
-    case Effect::kSpace:
-      emit_spaces(bytes.size(), out);
-      return;
+    case Effect::kSpace: emit_spaces(bytes.size(), out); return;
     case Effect::kNameByte: name_ += bytes; break;
     case Effect::kArgument: emit_argument(bytes, out); break;
     case Effect::kEscapedArgument: emit_escaped(bytes, out); break;

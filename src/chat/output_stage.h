@@ -18,36 +18,36 @@ namespace deepinfer {
 enum class Stage : uint8_t {
   kReasoningStart,  // as kReasoning, while leading newlines are dropped
   kReasoning,
-  kContentStart,    // as kContent, while leading newlines are dropped
+  kContentStart,  // as kContent, while leading newlines are dropped
   kContent,
-  kJson,            // JSON mode: inside the value
-  kAfterJson,       // JSON mode: after the closing fence
-  kBlock,           // in a call block, between calls
-  kName,            // the function's name
-  kArguments,       // in a call, between parameters
-  kParameterName,   // read by ParameterName, which has no markers
-  kParameterKind,   // between the name and the value
+  kJson,           // JSON mode: inside the value
+  kAfterJson,      // JSON mode: after the closing fence
+  kBlock,          // in a call block, between calls
+  kName,           // the function's name
+  kArguments,      // in a call, between parameters
+  kParameterName,  // read by ParameterName, which has no markers
+  kParameterKind,  // between the name and the value
   kStringValue,
   kJsonValue,
   kDone,
   // Ours only: the inside of tags, so that what is no tag can be given back as text.
-  kBlockTag,        // after `<` DSML between calls
-  kBlockEndTag,     // after `</` DSML between calls
-  kNameTag,         // after the name, up to `>`
-  kCallTag,         // after `<` DSML inside a call
-  kCallEndTag,      // after `</` DSML inside a call
-  kValueEndTag,     // after `</` DSML that ended a value
-  kRawArguments,    // a JSON object written directly into the call
+  kBlockTag,      // after `<` DSML between calls
+  kBlockEndTag,   // after `</` DSML between calls
+  kNameTag,       // after the name, up to `>`
+  kCallTag,       // after `<` DSML inside a call
+  kCallEndTag,    // after `</` DSML inside a call
+  kValueEndTag,   // after `</` DSML that ended a value
+  kRawArguments,  // a JSON object written directly into the call
 };
 inline constexpr size_t kNumStages = static_cast<size_t>(Stage::kRawArguments) + 1;
 
 enum class Effect : uint8_t {
   kDrop,
-  kText,             // emit as answer text
-  kReasoning,        // emit as reasoning
-  kSpace,            // JSON mode: one space for all the text outside the value
-  kStopSequence,     // the answer ends here; `index` of the transition names the sequence
-  kBeginCall,        // forget the name collected so far
+  kText,          // emit as answer text
+  kReasoning,     // emit as reasoning
+  kSpace,         // JSON mode: one space for all the text outside the value
+  kStopSequence,  // the answer ends here; `index` of the transition names the sequence
+  kBeginCall,     // forget the name collected so far
   kNameByte,
   kCallNamed,        // emit the call
   kOpenArgument,     // emit `{` or `, `

@@ -12,9 +12,9 @@ namespace deepinfer {
 class ParameterName {
  public:
   enum class Outcome {
-    kReading,    // more bytes are needed
-    kName,       // the key and `: ` are complete; the attribute follows
-    kNoKind,     // the key and `: ` are complete and the tag ended: the value follows (tolerant reading only)
+    kReading,  // more bytes are needed
+    kName,     // the key and `: ` are complete; the attribute follows
+    kNoKind,   // the key and `: ` are complete and the tag ended: the value follows (tolerant reading only)
   };
 
   explicit ParameterName(bool recipe_compatible = true) : compatible_(recipe_compatible) {}

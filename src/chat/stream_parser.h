@@ -71,8 +71,8 @@ class StreamParser {
  private:
   struct Piece {  // bytes that came together with these log probabilities
     size_t num_bytes = 0;
-    Range logprobs;         // into piece_logprobs_
-    uint64_t segment = 0;   // the last one that was given them
+    Range logprobs;        // into piece_logprobs_
+    uint64_t segment = 0;  // the last one that was given them
   };
 
   void start(ChatEvents& out);
@@ -129,15 +129,15 @@ class StreamParser {
   uint32_t num_calls_ = 0;
   bool has_arguments_ = false;
   bool has_reasoning_ = false;
-  std::string reasoning_;          // compatible mode: re-encoded at the end for the count
-  std::string tag_text_, stray_;   // tolerant reading
-  bool tracks_pieces_ = false;     // log probabilities came, or JSON mode counts pieces
-  std::vector<Piece> pieces_;      // of the bytes in held_, in order
+  std::string reasoning_;         // compatible mode: re-encoded at the end for the count
+  std::string tag_text_, stray_;  // tolerant reading
+  bool tracks_pieces_ = false;    // log probabilities came, or JSON mode counts pieces
+  std::vector<Piece> pieces_;     // of the bytes in held_, in order
   size_t num_taken_pieces_ = 0;
   std::vector<TokenLogprob> piece_logprobs_;
   std::vector<TopLogprob> piece_top_;
-  size_t num_noted_ = 0;           // piece_logprobs_ that belong to no Piece yet start here
-  uint64_t segment_ = 0;           // of bytes that met the same fate, counted from 1
+  size_t num_noted_ = 0;  // piece_logprobs_ that belong to no Piece yet start here
+  uint64_t segment_ = 0;  // of bytes that met the same fate, counted from 1
   Effect segment_effect_ = Effect::kDrop;
   bool is_marker_segment_ = false;
 };

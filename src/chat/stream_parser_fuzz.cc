@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Arbitrary token ids and text through the stream parser. Properties: one start and one finish, in order; every piece of
-// text is valid UTF-8; and, but for the original's way of counting steps, the same answer for every cut.
+// Arbitrary token ids and text through the stream parser. Properties: one start and one finish, in order; every piece
+// of text is valid UTF-8; and, but for the original's way of counting steps, the same answer for every cut.
 #include <string>
 #include <string_view>
 
@@ -22,11 +22,41 @@ const OutputVocabulary& vocabulary() {
   return *loaded;
 }
 
-constexpr std::string_view kPieces[] = {
-    "<",   "</",  "｜DSML｜", "</think>", "<think>", " calls>\n", "tool_calls>", " invoke name=\"", "invoke name=\"f\">\n",
-    " parameter name=\"", "parameter name=\"a\" string=\"true\">", "\" string=\"false\">", "true\">", "\"", " ", "\n",
-    "\n\n", ">", "{", "}", "[1]", "```json\n", "\n```", "END", "E", "\\", "é", "🦀", "\uFFFD", "<｜User｜>",
-    "<｜end▁of▁sentence｜>", " string=\"", "<｜ref｜>", " invoke>\n", " parameter>\n"};
+constexpr std::string_view kPieces[] = {"<",
+                                        "</",
+                                        "｜DSML｜",
+                                        "</think>",
+                                        "<think>",
+                                        " calls>\n",
+                                        "tool_calls>",
+                                        " invoke name=\"",
+                                        "invoke name=\"f\">\n",
+                                        " parameter name=\"",
+                                        "parameter name=\"a\" string=\"true\">",
+                                        "\" string=\"false\">",
+                                        "true\">",
+                                        "\"",
+                                        " ",
+                                        "\n",
+                                        "\n\n",
+                                        ">",
+                                        "{",
+                                        "}",
+                                        "[1]",
+                                        "```json\n",
+                                        "\n```",
+                                        "END",
+                                        "E",
+                                        "\\",
+                                        "é",
+                                        "🦀",
+                                        "\uFFFD",
+                                        "<｜User｜>",
+                                        "<｜end▁of▁sentence｜>",
+                                        " string=\"",
+                                        "<｜ref｜>",
+                                        " invoke>\n",
+                                        " parameter>\n"};
 
 // One byte names a piece or, with the next one, any id, unknown ones included.
 std::vector<TokenId> ids_of(std::string_view data) {

@@ -103,7 +103,8 @@ Said read_text(StreamParserOptions options, std::string_view output, BackendFini
 }
 
 const std::string kCallF =
-    "<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">x</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n";
+    "<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">x</｜DSML｜ parameter>\n</｜DSML｜ "
+    "invoke>\n";
 std::string block(const std::string& calls) { return "<｜DSML｜ calls>\n" + calls + "</｜DSML｜ calls>"; }
 
 // The vectors of chat.md 4.2, by their numbers there.
@@ -112,19 +113,20 @@ TEST(StreamParser, ReadsTheSpecificationsVectors) {
   const auto plain = [](bool tools) { return options(false, tools, true); };
   EXPECT_EQ(read_ids(thinking(false), "\n\nI think\n</think>\n\nAnswer").text, "reasoning I think | text Answer");  // 1
   EXPECT_EQ(read_ids(thinking(true), "hmm\n\n" + block(kCallF)).text,
-            "reasoning hmm | tool_call f | tool_arguments {\"a\": \"x\"}");                                         // 2
-  EXPECT_EQ(read_text(plain(true), "Use <｜DSML｜ tags, please. Rest").text, "text Use ");                          // 3
-  EXPECT_EQ(read_ids(plain(false), "Use <｜DSML｜ tags").text, "text Use <｜DSML｜ tags");                          // 4
+            "reasoning hmm | tool_call f | tool_arguments {\"a\": \"x\"}");                 // 2
+  EXPECT_EQ(read_text(plain(true), "Use <｜DSML｜ tags, please. Rest").text, "text Use ");  // 3
+  EXPECT_EQ(read_ids(plain(false), "Use <｜DSML｜ tags").text, "text Use <｜DSML｜ tags");  // 4
   EXPECT_EQ(read_ids(plain(true), block("<｜DSML｜ invoke name=\"f\">\n\n</｜DSML｜ invoke>\n")).text,
-            "tool_call f | tool_arguments {}");                                                                     // 12
-  EXPECT_EQ(read_ids(plain(true), "text\n\n" + block(kCallF + kCallF) + "\nafter").text,
-            "text text | tool_call f | tool_arguments {\"a\": \"x\"} | tool_call f | tool_arguments {\"a\": \"x\"}");  // 18
-  EXPECT_EQ(read_ids(plain(false), "a</think>b").text, "text ab");                                                  // 19
-  EXPECT_EQ(read_ids(thinking(false), "abc \n </think>x").text, "reasoning abc \n  | text x");                      // 20
-  EXPECT_EQ(read_ids(plain(true), kCallF).text, "tool_call f | tool_arguments {\"a\": \"x\"}");                     // 21
+            "tool_call f | tool_arguments {}");  // 12
+  EXPECT_EQ(
+      read_ids(plain(true), "text\n\n" + block(kCallF + kCallF) + "\nafter").text,
+      "text text | tool_call f | tool_arguments {\"a\": \"x\"} | tool_call f | tool_arguments {\"a\": \"x\"}");  // 18
+  EXPECT_EQ(read_ids(plain(false), "a</think>b").text, "text ab");                                               // 19
+  EXPECT_EQ(read_ids(thinking(false), "abc \n </think>x").text, "reasoning abc \n  | text x");                   // 20
+  EXPECT_EQ(read_ids(plain(true), kCallF).text, "tool_call f | tool_arguments {\"a\": \"x\"}");                  // 21
   EXPECT_EQ(read_ids(plain(true), block(kCallF) + block(kCallF)).text,
-            "tool_call f | tool_arguments {\"a\": \"x\"}");                                                         // 24
-  EXPECT_EQ(read_ids(plain(false), "<think>abc</think>def").text, "text <think>abcdef");                            // 25
+            "tool_call f | tool_arguments {\"a\": \"x\"}");                               // 24
+  EXPECT_EQ(read_ids(plain(false), "<think>abc</think>def").text, "text <think>abcdef");  // 25
 }
 
 TEST(StreamParser, StopSequencesEndTheAnswerAtTheFirstToComplete) {
@@ -138,12 +140,13 @@ TEST(StreamParser, StopSequencesEndTheAnswerAtTheFirstToComplete) {
   EXPECT_EQ(end.reason, FinishReason::kStopSequence);
   EXPECT_EQ(end.stop_sequence, "END");
   EXPECT_EQ(read_ids(with_stops({"END"}, true), "x END y</think>z END w").text, "reasoning x END y | text z ");  // 9
-  EXPECT_EQ(read_ids(with_stops({"ab", "abc"}, false), "xxabcd").stop_sequence, "ab");                            // 10
-  EXPECT_EQ(read_ids(with_stops({"\n"}, false), "\n\nfoo").text, "");                                             // 11
+  EXPECT_EQ(read_ids(with_stops({"ab", "abc"}, false), "xxabcd").stop_sequence, "ab");                           // 10
+  EXPECT_EQ(read_ids(with_stops({"\n"}, false), "\n\nfoo").text, "");                                            // 11
 }
 
 TEST(StreamParser, FinishReasonsFollowTheBackendUnlessCallsWereMade) {
-  const std::string cut = "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">abc";
+  const std::string cut =
+      "<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">abc";
   EXPECT_EQ(read_ids(options(false, true, false), cut).text, "tool_call f | tool_arguments {\"a\": \"abc");  // 14
   EXPECT_EQ(read_ids(options(false, true, false), cut).reason, FinishReason::kToolCalls);
   EXPECT_EQ(read_ids(options(false, true, false), cut, BackendFinish::kLength).reason, FinishReason::kLength);
@@ -156,8 +159,7 @@ TEST(StreamParser, FinishReasonsFollowTheBackendUnlessCallsWereMade) {
 
 TEST(StreamParser, ParameterNamesAreKeptWholeAndEscaped) {
   const auto arguments = [](const std::string& name) {
-    const std::string parameter =
-        "<｜DSML｜ parameter name=\"" + name + "\" string=\"true\">v</｜DSML｜ parameter>\n";
+    const std::string parameter = "<｜DSML｜ parameter name=\"" + name + "\" string=\"true\">v</｜DSML｜ parameter>\n";
     std::string texts;
     for (const bool compatible : {true, false}) {
       const Said said = read_ids(options(false, true, compatible),
@@ -189,13 +191,27 @@ TEST(StreamParser, MalformedCallsLoseNoText) {
   EXPECT_EQ(read("<｜DSML｜toolcall>Read\n"), "text Read\n");
   EXPECT_EQ(read("<｜DSML｜ calls>\nLet me look.\n" + kCallF + "</｜DSML｜ calls>"), "text \nLet me look. | " + f);
   // No attribute: a string.
-  EXPECT_EQ(read(block("<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\">x</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n")), f);
-  EXPECT_EQ(read(block("<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=true>x</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n")), f);
-  EXPECT_EQ(read(block("<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=a>x</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n")), f);
+  EXPECT_EQ(
+      read(block(
+          "<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\">x</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n")),
+      f);
+  EXPECT_EQ(read(block("<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=true>x</｜DSML｜ "
+                       "parameter>\n</｜DSML｜ invoke>\n")),
+            f);
+  EXPECT_EQ(
+      read(block(
+          "<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=a>x</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n")),
+      f);
   // A call that is not closed does not swallow its neighbour.
-  EXPECT_EQ(read(block("<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">x</｜DSML｜ parameter>\n" + kCallF)),
-            f + " | " + f);
-  EXPECT_EQ(read(block("<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">x</｜DSML｜ parameter>\n")), f);  // 13
+  EXPECT_EQ(
+      read(block(
+          "<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">x</｜DSML｜ parameter>\n" +
+          kCallF)),
+      f + " | " + f);
+  EXPECT_EQ(
+      read(block(
+          "<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">x</｜DSML｜ parameter>\n")),
+      f);  // 13
   // A JSON object in place of parameters.
   EXPECT_EQ(read(block("<｜DSML｜ invoke name=\"f\">\n{\"a\": [1]}\n</｜DSML｜ invoke>\n")),
             "tool_call f | tool_arguments {\"a\": [1]}");
@@ -211,7 +227,8 @@ TEST(StreamParser, AnotherTurnEndsTheAnswer) {
   const Said said = read_ids(options(false, false, false), "hello<｜User｜>and then");
   EXPECT_EQ(said.text, "text hello");
   EXPECT_EQ(said.reason, FinishReason::kStop);
-  EXPECT_EQ(read_ids(options(true, false, false), "<think>a</think>b<｜end▁of▁sentence｜>c").text, "reasoning a | text b");
+  EXPECT_EQ(read_ids(options(true, false, false), "<think>a</think>b<｜end▁of▁sentence｜>c").text,
+            "reasoning a | text b");
   EXPECT_EQ(read_ids(options(false, false, false), "<｜ref｜>cat<｜/ref｜>").text, "text <｜ref｜>cat<｜/ref｜>");
   StreamParserOptions past_end = options(false, false, false);
   past_end.ignore_end_of_sentence = true;

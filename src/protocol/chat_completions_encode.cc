@@ -105,9 +105,7 @@ class ChatCompletionsEncoder : public ResponseEncoder {
     const std::string_view text = events.text_of(event);
     switch (event.kind) {
       case ChatEventKind::kStart: return;
-      case ChatEventKind::kText:
-        choice.text += text;
-        return note_logprobs(choice.text_logprobs, event, events);
+      case ChatEventKind::kText: choice.text += text; return note_logprobs(choice.text_logprobs, event, events);
       case ChatEventKind::kReasoning:
         choice.reasoning += text;
         return note_logprobs(choice.reasoning_logprobs, event, events);

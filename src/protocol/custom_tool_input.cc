@@ -36,7 +36,9 @@ bool is_low_surrogate(int unit) { return unit >= 0xDC00 && unit < 0xE000; }
 
 char simple_escape(char c) {
   switch (c) {
-    case '"': case '\\': case '/': return c;
+    case '"':
+    case '\\':
+    case '/': return c;
     case 'b': return '\b';
     case 'f': return '\f';
     case 'n': return '\n';

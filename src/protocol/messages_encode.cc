@@ -35,9 +35,7 @@ class MessagesEncoder : public ResponseEncoder {
     for (const ChatEvent& event : events.list) {
       const std::string_view text = events.text_of(event);
       switch (event.kind) {
-        case ChatEventKind::kStart:
-          start(events.prompt, out);
-          break;
+        case ChatEventKind::kStart: start(events.prompt, out); break;
         case ChatEventKind::kReasoning: write_delta(Block::kThinking, "thinking", text, out); break;
         case ChatEventKind::kText: write_delta(Block::kText, "text", text, out); break;
         case ChatEventKind::kToolCall: open_tool(text, events.call_id_of(event), out); break;
@@ -139,9 +137,7 @@ class MessagesEncoder : public ResponseEncoder {
         content_ += "{\"type\":\"text\"";
         append_member(content_, "text", text_);
         break;
-      default:
-        content_ += tool_head_;
-        append_arguments(content_, text_);
+      default: content_ += tool_head_; append_arguments(content_, text_);
     }
     content_ += '}';
     text_.clear();

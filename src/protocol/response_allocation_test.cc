@@ -33,7 +33,10 @@ TEST(ResponseAllocation, NothingIsAllocatedPerTokenInSteadyState) {
   ASSERT_TRUE(vocabulary.ok());
   std::string value;
   for (int i = 0; i < 300; ++i) value += "line \"" + std::to_string(i) + "\" of a file, 行 🦀\n";
-  const std::string text = "Let me write it.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">" + value;
+  const std::string text =
+      "Let me write it.\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" "
+      "string=\"true\">" +
+      value;
   const auto ids = tokenizer.value()->encode_with_added("thinking about it </think>" + text);
   ASSERT_GT(ids.size(), 4000u);
   for (const Codec& codec : codecs()) {

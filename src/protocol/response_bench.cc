@@ -20,9 +20,10 @@ namespace {
 
 using Turn = std::vector<TokenId>;
 
-constexpr std::string_view kWords[] = {"the",  "model", "reads", "a",     "file",  "and",   "then", "checks", "whether",
-                                       "each", "test",  "still", "passes", "before", "it",  "goes", "on",     "我们",
-                                       "需要", "检查",  "结果",  "so",    "that", "nothing", "is",  "lost.",  "\n"};
+constexpr std::string_view kWords[] = {"the",    "model",   "reads",   "a",    "file",  "and",    "then",
+                                       "checks", "whether", "each",    "test", "still", "passes", "before",
+                                       "it",     "goes",    "on",      "我们", "需要",  "检查",   "结果",
+                                       "so",     "that",    "nothing", "is",   "lost.", "\n"};
 
 void append_words(std::string& out, Rng& rng, size_t count) {
   for (size_t i = 0; i < count; ++i) {
@@ -41,8 +42,9 @@ std::string make_turn(Rng& rng) {
   for (const char* name : {"read_file", "run_tests"}) {
     out += fmt::format("<｜DSML｜ invoke name=\"{}\">\n<｜DSML｜ parameter name=\"path\" string=\"true\">", name);
     append_words(out, rng, 60);
-    out += "</｜DSML｜ parameter>\n<｜DSML｜ parameter name=\"limits\" string=\"false\">{\"lines\": [1, 200], \"deep\": "
-           "true}</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n";
+    out +=
+        "</｜DSML｜ parameter>\n<｜DSML｜ parameter name=\"limits\" string=\"false\">{\"lines\": [1, 200], \"deep\": "
+        "true}</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n";
   }
   return out + "</｜DSML｜ calls>";
 }
@@ -102,8 +104,9 @@ std::map<std::string, double> run_peer(const BenchOptions& options, const std::s
   const auto file = std::filesystem::temp_directory_path() / fmt::format("deepinfer_response_bench_{}.json", getpid());
   if (!write_file_atomically(file.string(), to_json(data)).ok()) return {};
   const auto python = options.extra.find("python");
-  const std::string command = fmt::format("'{}' '{}' '{}' '{}'", python == options.extra.end() ? "python3" : python->second,
-                                          DEEPINFER_TESTDATA "/../bench/peers/response_peers.py", tokenizer, file.string());
+  const std::string command =
+      fmt::format("'{}' '{}' '{}' '{}'", python == options.extra.end() ? "python3" : python->second,
+                  DEEPINFER_TESTDATA "/../bench/peers/response_peers.py", tokenizer, file.string());
   std::string output;
   if (FILE* pipe = popen(command.c_str(), "r")) {
     for (char buffer[4096]; size_t n = fread(buffer, 1, sizeof buffer, pipe);) output.append(buffer, n);
@@ -138,16 +141,18 @@ Status bench_response(const BenchOptions& options, BenchReport& report) {
   const auto peers = options.peer ? run_peer(options, tokenizer_path, turns) : std::map<std::string, double>{};
   for (const Codec& codec : codecs()) {
     DecodedRequest request;
-    if (Refusal refusal = codec.decode(to_json(request_of(codec.name)), {}, request)) return internal_error(refusal->message);
+    if (Refusal refusal = codec.decode(to_json(request_of(codec.name)), {}, request))
+      return internal_error(refusal->message);
     size_t num_bytes = 0;
     const double seconds = median_seconds(5, [&] { num_bytes = run_turns(vocabulary, codec, request, turns); });
     const auto peer = peers.find(codec.name);
-    report.add({.name = fmt::format("{} one token a step", codec.name),
-                .value = static_cast<double>(num_tokens) / seconds / 1e6,
-                .unit = "Mtokens/s",
-                .peer_name = peer == peers.end() ? "" : "deepseek-recipe",
-                .peer = peer == peers.end() ? 0 : peer->second / 1e6,
-                .note = fmt::format("{} tokens, {:.0f} MB of events", num_tokens, static_cast<double>(num_bytes) / 1e6)});
+    report.add(
+        {.name = fmt::format("{} one token a step", codec.name),
+         .value = static_cast<double>(num_tokens) / seconds / 1e6,
+         .unit = "Mtokens/s",
+         .peer_name = peer == peers.end() ? "" : "deepseek-recipe",
+         .peer = peer == peers.end() ? 0 : peer->second / 1e6,
+         .note = fmt::format("{} tokens, {:.0f} MB of events", num_tokens, static_cast<double>(num_bytes) / 1e6)});
   }
   return {};
 }

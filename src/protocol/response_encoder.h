@@ -39,7 +39,8 @@ struct WireEvents {
     bytes.clear();
   }
   std::string_view data_of(const WireEvent& event) const {
-    return std::string_view(bytes).substr(static_cast<size_t>(event.data.begin), static_cast<size_t>(event.data.size()));
+    return std::string_view(bytes).substr(static_cast<size_t>(event.data.begin),
+                                          static_cast<size_t>(event.data.size()));
   }
   // Opens an event; its JSON is then appended to `bytes` until close().
   void open(const char* name) { list.push_back({name, {static_cast<int64_t>(bytes.size()), 0}}); }

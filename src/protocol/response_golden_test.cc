@@ -231,7 +231,8 @@ TEST(ResponseGolden, EveryRecordedStreamGivesItsEventsAndItsReply) {
       events = joined(events);
       if (is_loose) trim_texts(events), trim_texts(final_object);
       EXPECT_TRUE(answer.final_object == final_object)
-          << where(record, protocol) << "\n got  " << to_json(answer.final_object) << "\n want " << to_json(final_object);
+          << where(record, protocol) << "\n got  " << to_json(answer.final_object) << "\n want "
+          << to_json(final_object);
       EXPECT_TRUE(answer.events == events)
           << where(record, protocol) << "\n got  " << to_json(answer.events) << "\n want " << to_json(events);
     }
@@ -323,12 +324,14 @@ TEST(ResponseGolden, TheAnswerDoesNotDependOnTheCut) {
       };
       const Answer whole = answer_at({});
       const auto expect_same = [&](const Answer& answer, const std::string& cut) {
-        ASSERT_TRUE(answer.final_object == whole.final_object) << where(record, protocol) << " cut at " << cut << "\n got  "
-            << to_json(answer.final_object) << "\n want " << to_json(whole.final_object);
+        ASSERT_TRUE(answer.final_object == whole.final_object)
+            << where(record, protocol) << " cut at " << cut << "\n got  " << to_json(answer.final_object) << "\n want "
+            << to_json(whole.final_object);
         ASSERT_TRUE(answer.events == whole.events) << where(record, protocol) << " cut at " << cut;
       };
       expect_same(answer_at(all), "every token");
-      for (size_t i = 1; i < output.units.size(); i += compatible ? 7 : 1) expect_same(answer_at({i}), std::to_string(i));
+      for (size_t i = 1; i < output.units.size(); i += compatible ? 7 : 1)
+        expect_same(answer_at({i}), std::to_string(i));
       if (HasFatalFailure()) return;
     }
   }

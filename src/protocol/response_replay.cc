@@ -67,8 +67,8 @@ class Replay {
   Status push(size_t chunk_idx, const Json& chunk) {
     const uint64_t choice = number_or(chunk, "choice", 0);
     if (choice >= parsers_.size()) {
-      return unexpected(chunk_idx, "choice is " + std::to_string(choice) + ", expected below " +
-                                       std::to_string(parsers_.size()));
+      return unexpected(chunk_idx,
+                        "choice is " + std::to_string(choice) + ", expected below " + std::to_string(parsers_.size()));
     }
     StreamParser& parser = parsers_[choice];
     events_.clear();

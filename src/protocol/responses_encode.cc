@@ -257,12 +257,8 @@ class ResponsesEncoder : public ResponseEncoder {
 
   // The open item; `is_new` before it has any content.
   void append_item(std::string& out, std::string_view status, bool is_new) const {
-    static constexpr std::string_view kTypes[] = {"",
-                                                  "reasoning",
-                                                  "message",
-                                                  "function_call",
-                                                  "custom_tool_call",
-                                                  "tool_search_call"};
+    static constexpr std::string_view kTypes[] = {
+        "", "reasoning", "message", "function_call", "custom_tool_call", "tool_search_call"};
     out += "{\"type\":\"";
     out += kTypes[static_cast<size_t>(item_)];
     out += "\",\"id\":\"" + item_id_ + "\"";
@@ -326,9 +322,9 @@ class ResponsesEncoder : public ResponseEncoder {
   std::string item_id_;    // escaped for JSON
   std::string call_head_;  // members of a call before its arguments
   std::string_view phase_ = "final_answer";
-  std::string text_;       // of the open item: text, arguments or input
-  std::string logprobs_;   // of the open message, as JSON
-  std::string output_;     // the closed items
+  std::string text_;      // of the open item: text, arguments or input
+  std::string logprobs_;  // of the open message, as JSON
+  std::string output_;    // the closed items
   std::string scratch_;
   CustomToolInput custom_input_;
 };

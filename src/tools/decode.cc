@@ -51,8 +51,7 @@ Status decode_line(const OutputVocabulary& vocabulary, const DecodeOptions& opti
   if (Refusal refusal = codec->decode(to_json(*request), options, decoded)) {
     return invalid_argument("request: " + refusal->message);
   }
-  ASSIGN_OR_RETURN(const ReplayedResponse replayed,
-                   replay_response(vocabulary, *codec, decoded, response_id, *chunks));
+  ASSIGN_OR_RETURN(const ReplayedResponse replayed, replay_response(vocabulary, *codec, decoded, response_id, *chunks));
   ASSIGN_OR_RETURN(Json events, parse_output(replayed.events));
   ASSIGN_OR_RETURN(Json final_object, parse_output(replayed.final_object));
   out.set("chunks_read", Json(uint64_t{replayed.num_chunks_read}));
@@ -76,8 +75,9 @@ Command decode_command() {
   const auto arguments = std::make_shared<DecodeArguments>();
   return {.name = "decode",
           .summary = "recorded model output to a protocol's events and reply, one JSON object a line",
-          .examples = "  deepinfer decode --tokenizer checkpoint/ < streams.jsonl > events.jsonl\n"
-                      "  zcat responses.jsonl.gz | deepinfer decode --compat recipe --tokenizer tokenizer.json\n",
+          .examples =
+              "  deepinfer decode --tokenizer checkpoint/ < streams.jsonl > events.jsonl\n"
+              "  zcat responses.jsonl.gz | deepinfer decode --compat recipe --tokenizer tokenizer.json\n",
           .declare =
               [arguments](OptionSet& options) {
                 declare_tokenizer_option(options, arguments->tokenizer);
