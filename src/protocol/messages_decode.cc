@@ -64,9 +64,10 @@ class Decoder {
       if (const Json* type = member(tool, "type"); type && type->as_string() != "custom") {
         const bool drops = type->as_string().starts_with("web_search") && options_.messages_web_search == WebSearch::kDrop;
         if (!drops) return refuse(path + ": server tools are not supported", path);
-        if (const Json* name = member(tool, "name"); name && name->is_string()) dropped_.insert(name->as_string());
+        dropped_.insert(take_text(tool, "name"));
         continue;
       }
+      if (!member(tool, "name")) return refuse_shape(path + ".name", "a value", "nothing");
       DeclaredTool declared;
       declared.has_parameters = true;
       declared.tool.name = take_text(tool, "name");

@@ -52,8 +52,9 @@ Shape tool_choice() {
 
 Shape request(bool recipe_compatible) {
   const Shape effort = Shape::word(effort_words());
-  const Fields client_tool = {{"name", Shape::text(), kRequired}, {"description", Shape::text()}, {"input_schema", Shape::any()}, {"defer_loading", Shape::boolean()}};
-  const Shape tool = Shape::tagged("type", {{"custom", client_tool}}, "custom", true);
+  // A server tool may lack a name; read_tools demands it of the others.
+  const Shape tool = Shape::record({{"name", Shape::text(), false, false}, {"description", Shape::text()}, {"input_schema", Shape::any()},
+                                    {"type", Shape::text(), false, false}, {"defer_loading", Shape::boolean()}});
   Fields fields = {
       {"model", Shape::text(), kRequired},
       {"messages", Shape::list(message()), kRequired},

@@ -212,15 +212,18 @@ Shape Shape::either(Shape first, Shape second) {
 
 Check ShapeChecker::check(const Shape& shape, const Json& value) { return check(*shape.node_, value); }
 
-Refusal Shape::check(const Json& value) const {
-  const Check bad = ShapeChecker::check(*node_, value);
-  if (!bad) return {};
+Refusal refuse_shape(const std::string& path, const std::string& expected, const std::string& found) {
   RequestError error;
   error.stage = RequestError::Stage::kParse;
   error.exact = false;
-  error.param = bad->path;
-  error.message = fmt::format("invalid request body: {}{}expected {}, got {}", bad->path, bad->path.empty() ? "" : ": ", bad->expected, bad->found);
+  error.param = path;
+  error.message = fmt::format("invalid request body: {}{}expected {}, got {}", path, path.empty() ? "" : ": ", expected, found);
   return error;
+}
+
+Refusal Shape::check(const Json& value) const {
+  const Check bad = ShapeChecker::check(*node_, value);
+  return bad ? refuse_shape(bad->path, bad->expected, bad->found) : Refusal();
 }
 
 }  // namespace deepinfer

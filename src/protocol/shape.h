@@ -48,6 +48,9 @@ class Shape {
   friend struct ShapeChecker;
 };
 
+// The refusal of a value of another shape.
+Refusal refuse_shape(const std::string& path, const std::string& expected, const std::string& found);
+
 struct Shape::Field {
   std::string name;
   Shape shape;

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+#include "protocol/request_property.h"
+
+namespace deepinfer {
+
+int fuzz_responses_request(const uint8_t* data, size_t size) { return check_request("responses", data, size); }
+
+}  // namespace deepinfer
