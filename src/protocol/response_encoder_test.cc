@@ -69,11 +69,12 @@ TEST(ResponseEncoder, AFailureInMidStreamIsTheProtocolsOwnEvent) {
   const auto responses = make_responses_encoder(context_of(false), identity_of());
   responses->encode(0, one_event(ChatEventKind::kStart, ""), wire);
   responses->fail(error, wire);
-  EXPECT_EQ(last(wire).name, "response.failed");
-  const Json* response = last(wire).data.find("response");
+  const Written failed = last(wire);
+  EXPECT_EQ(failed.name, "response.failed");
+  const Json* response = failed.data.find("response");
   EXPECT_EQ(response->find("status")->as_string(), "failed");
   EXPECT_EQ(response->find("error")->find("message")->as_string(), "the engine stopped");
-  EXPECT_EQ(last(wire).data.find("sequence_number")->as_int(), 2);
+  EXPECT_EQ(failed.data.find("sequence_number")->as_int(), 2);
 }
 
 TEST(ResponseEncoder, SeveralChoicesShareOneUsageOnTheLastFinish) {
@@ -139,7 +140,8 @@ TEST(ResponseEncoder, SearchCallsCarryTheirArgumentsAsAValue) {
   encoder->encode(0, one_event(ChatEventKind::kToolCall, "tool_search"), wire);
   encoder->encode(0, one_event(ChatEventKind::kToolArguments, "{\"q\": 1}"), wire);
   encoder->encode(0, one_event(ChatEventKind::kFinish, "", FinishReason::kToolCalls), wire);
-  const Json item = last(wire).data.find("response")->find("output")->as_array()[0];
+  const Written completed = last(wire);
+  const Json& item = completed.data.find("response")->find("output")->as_array()[0];
   EXPECT_EQ(item.find("type")->as_string(), "tool_search_call");
   EXPECT_EQ(item.find("arguments")->find("q")->as_int(), 1);
 }
