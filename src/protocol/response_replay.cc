@@ -110,7 +110,10 @@ class Replay {
       ids_.push_back(static_cast<TokenId>(id.as_int()));
     }
     logprobs_.clear();
-    if (logprobs != nullptr && !logprobs->is_null()) TRY(read_logprobs(chunk_idx, *logprobs));
+    if (logprobs != nullptr && !logprobs->is_null()) {
+      TRY(read_logprobs(chunk_idx, *logprobs));
+      if (logprobs_.empty() && !ids_.empty()) return unexpected(chunk_idx, "logprobs is empty, ids is not");
+    }
     return parser.push_tokens(ids_, logprobs_, events_);
   }
 
