@@ -15,13 +15,14 @@ namespace {
 std::atomic<size_t> num_allocations{0};
 }
 
-void* operator new(size_t bytes) {
+// Not inlined, so that the compiler does not see a free() of what new returned.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   ++num_allocations;
   if (void* memory = std::malloc(bytes)) return memory;
   std::abort();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace deepinfer {
 namespace {
