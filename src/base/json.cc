@@ -126,7 +126,8 @@ struct Builder {
   }
 
   // Index of the member named `key`; the number of members when there is none. Keys view the parser's memory.
-  static size_t find_twin(const Json::Object& out, std::unordered_map<std::string_view, size_t>& seen, std::string_view key) {
+  static size_t find_twin(const Json::Object& out, std::unordered_map<std::string_view, size_t>& seen,
+                          std::string_view key) {
     static constexpr size_t kSearchedMembers = 16;
     if (out.size() >= kSearchedMembers) {
       if (seen.empty())
@@ -139,7 +140,9 @@ struct Builder {
   }
 };
 
-bool is_number_part(char c) { return (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E'; }
+bool is_number_part(char c) {
+  return (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E';
+}
 
 // True for an integer spelling that int64 and uint64 cannot hold, and for -0.
 bool is_wide_integer(std::string_view number) {
@@ -189,11 +192,13 @@ bool may_hold_negative_zero(std::string_view text) {
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.bytes_max)
     return resource_exhausted(fmt::format("JSON: {} bytes, at most {} are accepted", text.size(), limits.bytes_max));
-  simdjson::padded_string padded = limits.wide_integers && may_hold_negative_zero(text) ? simdjson::padded_string(widen_integers(text))
-                                                                                       : simdjson::padded_string(text);
+  simdjson::padded_string padded = limits.wide_integers && may_hold_negative_zero(text)
+                                       ? simdjson::padded_string(widen_integers(text))
+                                       : simdjson::padded_string(text);
   simdjson::dom::parser parser(std::max<size_t>(padded.size(), 64));
   simdjson::dom::element root;
-  simdjson::error_code error = parser.allocate(std::max<size_t>(padded.size(), 64), limits.depth_max + 2);  // exact in Builder
+  simdjson::error_code error =
+      parser.allocate(std::max<size_t>(padded.size(), 64), limits.depth_max + 2);  // exact in Builder
   if (!error) error = parser.parse(padded).get(root);
   if (error == simdjson::NUMBER_ERROR && limits.wide_integers) {
     padded = simdjson::padded_string(widen_integers(text));
@@ -206,7 +211,8 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   Builder builder{limits, {}, {}};
   Json value = builder.build(root);
   if (!builder.status.ok())
-    return invalid_argument(fmt::format("{} in {}", builder.status.message(), builder.path.empty() ? "the root object" : builder.path));
+    return invalid_argument(
+        fmt::format("{} in {}", builder.status.message(), builder.path.empty() ? "the root object" : builder.path));
   return value;
 }
 

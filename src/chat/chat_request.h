@@ -56,13 +56,13 @@ struct MessageContent {
 struct Message {
   Role role = Role::kUser;
   MessageContent content;
-  std::optional<std::string> reasoning;                // assistant: absent and empty differ
-  std::optional<std::vector<ToolCall>> tool_calls;     // assistant: absent and empty differ (V4)
-  std::optional<std::string> tool_call_id;             // tool
-  bool prefix = false;                                 // assistant, last message: the answer continues this text
-  std::optional<std::vector<ToolDefinition>> tools;    // system: tools this message introduces
-  QuickTask task = QuickTask::kNone;                   // user: V4 quick instruction
-  bool without_end = false;                            // assistant: no end-of-sentence token after it
+  std::optional<std::string> reasoning;              // assistant: absent and empty differ
+  std::optional<std::vector<ToolCall>> tool_calls;   // assistant: absent and empty differ (V4)
+  std::optional<std::string> tool_call_id;           // tool
+  bool prefix = false;                               // assistant, last message: the answer continues this text
+  std::optional<std::vector<ToolDefinition>> tools;  // system: tools this message introduces
+  QuickTask task = QuickTask::kNone;                 // user: V4 quick instruction
+  bool without_end = false;                          // assistant: no end-of-sentence token after it
 };
 
 struct ResponseFormat {
@@ -75,8 +75,8 @@ struct ResponseFormat {
 struct Conversation {
   std::vector<Message> messages;
   bool thinking = true;
-  std::optional<ReasoningEffort> effort;   // absent when not thinking
-  std::optional<int> effort_percent;       // 1..100, V4.1 only: replaces the level's number in the prompt
+  std::optional<ReasoningEffort> effort;  // absent when not thinking
+  std::optional<int> effort_percent;      // 1..100, V4.1 only: replaces the level's number in the prompt
   std::vector<ToolDefinition> tools;
   ToolChoice tool_choice = ToolChoice::kAuto;
   ResponseFormat response_format;
@@ -85,9 +85,9 @@ struct Conversation {
   bool renders_tools() const { return !tools.empty() && tool_choice != ToolChoice::kNone; }
 };
 
-// What guided decoding should force on the output. `schema` by kind: JSON Schema text ("" = any JSON value); the regular
-// expression; or the tool list as a compact JSON array of {"type":"function","function":{name, description, parameters,
-// strict}}, deferred tools with "defer_loading":true.
+// What guided decoding should force on the output. `schema` by kind: JSON Schema text ("" = any JSON value); the
+// regular expression; or the tool list as a compact JSON array of {"type":"function","function":{name, description,
+// parameters, strict}}, deferred tools with "defer_loading":true.
 struct OutputConstraint {
   enum class Kind { kJson, kRegex, kToolCall, kToolCallRequired };
   Kind kind = Kind::kJson;

@@ -8,11 +8,30 @@ namespace deepinfer {
 namespace {
 
 // In the order of Control.
-constexpr std::string_view kSpellings[kNumControls] = {
-    "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜System｜>", "<｜User｜>", "<｜Assistant｜>", "<｜latest_reminder｜>",
-    "<think>", "</think>", "｜DSML｜", "<｜image｜>",
-    "<｜ref｜>", "<｜/ref｜>", "<｜box｜>", "<｜/box｜>", "<｜point｜>", "<｜/point｜>", "<｜polygon｜>", "<｜/polygon｜>",
-    "<｜action｜>", "<｜query｜>", "<｜authority｜>", "<｜domain｜>", "<｜title｜>", "<｜read_url｜>"};
+constexpr std::string_view kSpellings[kNumControls] = {"<｜begin▁of▁sentence｜>",
+                                                       "<｜end▁of▁sentence｜>",
+                                                       "<｜System｜>",
+                                                       "<｜User｜>",
+                                                       "<｜Assistant｜>",
+                                                       "<｜latest_reminder｜>",
+                                                       "<think>",
+                                                       "</think>",
+                                                       "｜DSML｜",
+                                                       "<｜image｜>",
+                                                       "<｜ref｜>",
+                                                       "<｜/ref｜>",
+                                                       "<｜box｜>",
+                                                       "<｜/box｜>",
+                                                       "<｜point｜>",
+                                                       "<｜/point｜>",
+                                                       "<｜polygon｜>",
+                                                       "<｜/polygon｜>",
+                                                       "<｜action｜>",
+                                                       "<｜query｜>",
+                                                       "<｜authority｜>",
+                                                       "<｜domain｜>",
+                                                       "<｜title｜>",
+                                                       "<｜read_url｜>"};
 // The checkpoint's own file spells the image placeholder in another way.
 constexpr std::string_view kImageInCheckpoint = "<｜deepseek_image｜>";
 
@@ -33,7 +52,8 @@ Result<ControlTokens> ControlTokens::find(const Tokenizer& tokenizer, PromptVers
   if (const auto id = tokenizer.find_control(kImageInCheckpoint))
     tokens.entries_[static_cast<size_t>(Control::kImage)] = {*id, std::string(kImageInCheckpoint)};
   const auto missing = [&](Control control) {
-    return not_found(fmt::format("{}: no control token {}, which every prompt needs", tokenizer.source(), kSpellings[static_cast<size_t>(control)]));
+    return not_found(fmt::format("{}: no control token {}, which every prompt needs", tokenizer.source(),
+                                 kSpellings[static_cast<size_t>(control)]));
   };
   for (const Control control : kRequired)
     if (tokens.id(control) < 0) return missing(control);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The control tokens a prompt or an answer can hold, looked up by spelling in the loaded tokenizer (decision 8). Immutable.
-// Source: chat.md 1.1.
+// The control tokens a prompt or an answer can hold, looked up by spelling in the loaded tokenizer (decision 8).
+// Immutable. Source: chat.md 1.1.
 #pragma once
 
 #include <array>
@@ -16,9 +16,30 @@
 namespace deepinfer {
 
 enum class Control {
-  kBos, kEos, kSystem, kUser, kAssistant, kLatestReminder, kThinkStart, kThinkEnd, kDsml, kImage,
-  kRef, kRefEnd, kBox, kBoxEnd, kPoint, kPointEnd, kPolygon, kPolygonEnd,          // grounding
-  kAction, kQuery, kAuthority, kDomain, kTitle, kReadUrl,                          // quick tasks
+  kBos,
+  kEos,
+  kSystem,
+  kUser,
+  kAssistant,
+  kLatestReminder,
+  kThinkStart,
+  kThinkEnd,
+  kDsml,
+  kImage,
+  kRef,
+  kRefEnd,
+  kBox,
+  kBoxEnd,
+  kPoint,
+  kPointEnd,
+  kPolygon,
+  kPolygonEnd,  // grounding
+  kAction,
+  kQuery,
+  kAuthority,
+  kDomain,
+  kTitle,
+  kReadUrl,  // quick tasks
 };
 inline constexpr size_t kNumControls = static_cast<size_t>(Control::kReadUrl) + 1;
 
@@ -27,7 +48,9 @@ class ControlTokens {
   // Errors: not_found when one that every prompt of `version` needs is missing; the message names it.
   static Result<ControlTokens> find(const Tokenizer& tokenizer, PromptVersion version);
 
-  TokenId id(Control control) const { return entries_[static_cast<size_t>(control)].id; }  // -1: this tokenizer lacks it
+  TokenId id(Control control) const {
+    return entries_[static_cast<size_t>(control)].id;
+  }  // -1: this tokenizer lacks it
   std::string_view spelling(Control control) const { return entries_[static_cast<size_t>(control)].spelling; }
   bool is_grounding(TokenId id) const;
 

@@ -11,15 +11,19 @@ constexpr const char* kAbsoluteMaximum =
     "Reasoning Effort: Absolute maximum with no shortcuts permitted.\n"
     "You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve the root cause, "
     "rigorously stress-testing your logic against all potential paths, edge cases, and adversarial scenarios.\n"
-    "Explicitly write out your entire deliberation process, documenting every intermediate step, considered alternative, and "
+    "Explicitly write out your entire deliberation process, documenting every intermediate step, considered "
+    "alternative, and "
     "rejected hypothesis to ensure absolutely no assumption is left unchecked.\n\n";
 
 constexpr const char* kBeyondMaximum =
     "Reasoning Effort: Beyond maximum — exhaustive, relentless, and uncompromising.\n"
-    "You MUST reason with the utmost depth and rigor, leaving absolutely nothing to chance: exhaustively decompose the problem "
-    "into its most fundamental components, trace every causal chain to its root, and resolve the underlying cause rather than "
+    "You MUST reason with the utmost depth and rigor, leaving absolutely nothing to chance: exhaustively decompose the "
+    "problem "
+    "into its most fundamental components, trace every causal chain to its root, and resolve the underlying cause "
+    "rather than "
     "any surface symptom.\n"
-    "Do not stop reasoning until you have independently verified the solution from multiple angles and are certain that no "
+    "Do not stop reasoning until you have independently verified the solution from multiple angles and are certain "
+    "that no "
     "assumption remains unchecked and no error remains undiscovered.\n\n";
 
 int percent_of(ReasoningEffort effort) {

@@ -52,9 +52,15 @@ void append_scientific(std::string& out, const Decimal& decimal, bool two_expone
 }
 
 void append_double(std::string& out, double value, NumberSpelling spelling) {
-  if (!std::isfinite(value)) { out += "null"; return; }
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
   if (std::signbit(value)) out.push_back('-');
-  if (value == 0) { out += "0.0"; return; }
+  if (value == 0) {
+    out += "0.0";
+    return;
+  }
   const Decimal decimal = shortest_decimal(std::fabs(value));
   const bool python = spelling == NumberSpelling::kPython;
   if (decimal.exponent >= (python ? -4 : -5) && decimal.exponent < 16) append_fixed(out, decimal);

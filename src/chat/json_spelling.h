@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// JSON as the prompt templates spell it. Numbers matter here: the model reads these very characters. Source: chat.md 2.5.
+// JSON as the prompt templates spell it. Numbers matter here: the model reads these very characters. Source:
+// chat.md 2.5.
 #pragma once
 
 #include <string>

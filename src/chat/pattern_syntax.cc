@@ -22,20 +22,134 @@ bool is_name_part(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
 // Property names: general categories and the few others that stand alone. Script names are not listed: any capitalised
 // word after Script= or a known script is taken.
 bool is_known_property(std::string_view name) {
-  static const std::set<std::string_view> kNames = {
-      "L", "Lu", "Ll", "Lt", "LC", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps", "Pe", "Pi",
-      "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "C", "Cc", "Cf", "Cs", "Co", "Cn", "Letter",
-      "Uppercase_Letter", "Lowercase_Letter", "Titlecase_Letter", "Cased_Letter", "Modifier_Letter", "Other_Letter", "Mark",
-      "Nonspacing_Mark", "Spacing_Mark", "Enclosing_Mark", "Number", "Decimal_Number", "Letter_Number", "Other_Number",
-      "Punctuation", "Connector_Punctuation", "Dash_Punctuation", "Open_Punctuation", "Close_Punctuation",
-      "Initial_Punctuation", "Final_Punctuation", "Other_Punctuation", "Symbol", "Math_Symbol", "Currency_Symbol",
-      "Modifier_Symbol", "Other_Symbol", "Separator", "Space_Separator", "Line_Separator", "Paragraph_Separator", "Other",
-      "Control", "Format", "Surrogate", "Private_Use", "Unassigned", "Any", "ASCII", "Assigned", "Alphabetic", "Uppercase",
-      "Lowercase", "White_Space", "Emoji", "Emoji_Presentation", "Extended_Pictographic", "ID_Start", "ID_Continue",
-      "XID_Start", "XID_Continue", "Math", "Dash", "Diacritic", "Ideographic", "Hex_Digit", "Latin", "Greek", "Cyrillic", "Han",
-      "Hiragana", "Katakana", "Hangul", "Arabic", "Hebrew", "Thai", "Devanagari", "Bengali", "Tamil", "Telugu", "Armenian",
-      "Georgian", "Ethiopic", "Khmer", "Lao", "Mongolian", "Myanmar", "Tibetan", "Gujarati", "Gurmukhi", "Kannada",
-      "Malayalam", "Sinhala", "Bopomofo", "Common", "Inherited", "Braille", "Coptic", "Cherokee"};
+  static const std::set<std::string_view> kNames = {"L",
+                                                    "Lu",
+                                                    "Ll",
+                                                    "Lt",
+                                                    "LC",
+                                                    "Lm",
+                                                    "Lo",
+                                                    "M",
+                                                    "Mn",
+                                                    "Mc",
+                                                    "Me",
+                                                    "N",
+                                                    "Nd",
+                                                    "Nl",
+                                                    "No",
+                                                    "P",
+                                                    "Pc",
+                                                    "Pd",
+                                                    "Ps",
+                                                    "Pe",
+                                                    "Pi",
+                                                    "Pf",
+                                                    "Po",
+                                                    "S",
+                                                    "Sm",
+                                                    "Sc",
+                                                    "Sk",
+                                                    "So",
+                                                    "Z",
+                                                    "Zs",
+                                                    "Zl",
+                                                    "Zp",
+                                                    "C",
+                                                    "Cc",
+                                                    "Cf",
+                                                    "Cs",
+                                                    "Co",
+                                                    "Cn",
+                                                    "Letter",
+                                                    "Uppercase_Letter",
+                                                    "Lowercase_Letter",
+                                                    "Titlecase_Letter",
+                                                    "Cased_Letter",
+                                                    "Modifier_Letter",
+                                                    "Other_Letter",
+                                                    "Mark",
+                                                    "Nonspacing_Mark",
+                                                    "Spacing_Mark",
+                                                    "Enclosing_Mark",
+                                                    "Number",
+                                                    "Decimal_Number",
+                                                    "Letter_Number",
+                                                    "Other_Number",
+                                                    "Punctuation",
+                                                    "Connector_Punctuation",
+                                                    "Dash_Punctuation",
+                                                    "Open_Punctuation",
+                                                    "Close_Punctuation",
+                                                    "Initial_Punctuation",
+                                                    "Final_Punctuation",
+                                                    "Other_Punctuation",
+                                                    "Symbol",
+                                                    "Math_Symbol",
+                                                    "Currency_Symbol",
+                                                    "Modifier_Symbol",
+                                                    "Other_Symbol",
+                                                    "Separator",
+                                                    "Space_Separator",
+                                                    "Line_Separator",
+                                                    "Paragraph_Separator",
+                                                    "Other",
+                                                    "Control",
+                                                    "Format",
+                                                    "Surrogate",
+                                                    "Private_Use",
+                                                    "Unassigned",
+                                                    "Any",
+                                                    "ASCII",
+                                                    "Assigned",
+                                                    "Alphabetic",
+                                                    "Uppercase",
+                                                    "Lowercase",
+                                                    "White_Space",
+                                                    "Emoji",
+                                                    "Emoji_Presentation",
+                                                    "Extended_Pictographic",
+                                                    "ID_Start",
+                                                    "ID_Continue",
+                                                    "XID_Start",
+                                                    "XID_Continue",
+                                                    "Math",
+                                                    "Dash",
+                                                    "Diacritic",
+                                                    "Ideographic",
+                                                    "Hex_Digit",
+                                                    "Latin",
+                                                    "Greek",
+                                                    "Cyrillic",
+                                                    "Han",
+                                                    "Hiragana",
+                                                    "Katakana",
+                                                    "Hangul",
+                                                    "Arabic",
+                                                    "Hebrew",
+                                                    "Thai",
+                                                    "Devanagari",
+                                                    "Bengali",
+                                                    "Tamil",
+                                                    "Telugu",
+                                                    "Armenian",
+                                                    "Georgian",
+                                                    "Ethiopic",
+                                                    "Khmer",
+                                                    "Lao",
+                                                    "Mongolian",
+                                                    "Myanmar",
+                                                    "Tibetan",
+                                                    "Gujarati",
+                                                    "Gurmukhi",
+                                                    "Kannada",
+                                                    "Malayalam",
+                                                    "Sinhala",
+                                                    "Bopomofo",
+                                                    "Common",
+                                                    "Inherited",
+                                                    "Braille",
+                                                    "Coptic",
+                                                    "Cherokee"};
   if (name.starts_with("Is")) name.remove_prefix(2);
   return kNames.contains(name);
 }
@@ -128,7 +242,8 @@ class Reader {
 
   bool number(uint64_t& value) {
     if (!is_digit(peek())) return false;
-    for (value = 0; is_digit(peek()); ++at_) value = std::min<uint64_t>(value * 10 + static_cast<uint64_t>(peek() - '0'), 1'000'000'000);
+    for (value = 0; is_digit(peek()); ++at_)
+      value = std::min<uint64_t>(value * 10 + static_cast<uint64_t>(peek() - '0'), 1'000'000'000);
     return true;
   }
 
@@ -205,13 +320,26 @@ class Reader {
     if (at_end()) return wrong("nothing follows the backslash");
     const char c = text_[at_++];
     switch (c) {
-      case 'd': case 'D': case 'w': case 'W': case 's': case 'S':
-      case 'n': case 'r': case 't': case 'f': case 'v': return {};
-      case 'b': case 'B': case 'A': case 'z': return in_class ? wrong("this escape is no character") : Status();
+      case 'd':
+      case 'D':
+      case 'w':
+      case 'W':
+      case 's':
+      case 'S':
+      case 'n':
+      case 'r':
+      case 't':
+      case 'f':
+      case 'v': return {};
+      case 'b':
+      case 'B':
+      case 'A':
+      case 'z': return in_class ? wrong("this escape is no character") : Status();
       case 'c': return is_letter(peek()) ? (++at_, Status()) : wrong("a letter was expected after \\c");
       case 'x': return hex_digits(2);
       case 'u': return unicode_escape();
-      case 'p': case 'P': return property();
+      case 'p':
+      case 'P': return property();
       case 'k': return named_reference();
       default: break;
     }
@@ -223,7 +351,9 @@ class Reader {
     if (!take('{')) return hex_digits(4);
     uint64_t value = 0;
     const size_t begin = at_;
-    for (; is_hex(peek()); ++at_) value = std::min<uint64_t>(value * 16 + static_cast<uint64_t>(is_digit(peek()) ? peek() - '0' : (peek() | 32) - 'a' + 10), 1u << 24);
+    for (; is_hex(peek()); ++at_)
+      value = std::min<uint64_t>(
+          value * 16 + static_cast<uint64_t>(is_digit(peek()) ? peek() - '0' : (peek() | 32) - 'a' + 10), 1u << 24);
     if (at_ == begin || value > 0x10FFFF || !take('}')) return wrong("no code point");
     return {};
   }
@@ -254,7 +384,8 @@ class Reader {
   Status numbered_reference(char first, bool in_class) {
     if (in_class || first == '0') return wrong("an octal escape");
     uint64_t value = static_cast<uint64_t>(first - '0');
-    for (; is_digit(peek()); ++at_) value = std::min<uint64_t>(value * 10 + static_cast<uint64_t>(peek() - '0'), 1'000'000);
+    for (; is_digit(peek()); ++at_)
+      value = std::min<uint64_t>(value * 10 + static_cast<uint64_t>(peek() - '0'), 1'000'000);
     highest_reference_ = std::max(highest_reference_, value);
     return {};
   }

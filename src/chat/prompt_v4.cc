@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The V4 template: system messages stand together at the front, calls and results are sorted by call id, quick tasks end a
-// user turn with a control token.
+// The V4 template: system messages stand together at the front, calls and results are sorted by call id, quick tasks
+// end a user turn with a control token.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -74,7 +74,8 @@ class Template {
     write_systems();
     for (size_t i = 0; i < turns.size(); ++i)
       write_turn(turns[i], i > 0 ? &turns[i - 1] : nullptr, i + 1 < turns.size() ? &turns[i + 1] : nullptr);
-    const bool continues = !turns.empty() && (turns.back().message().prefix || turns.back().message().task != QuickTask::kNone);
+    const bool continues =
+        !turns.empty() && (turns.back().message().prefix || turns.back().message().task != QuickTask::kNone);
     if (!continues) write_generation_header();
     if (opens_block(conversation_)) write_block_start(out_, markup());
   }
@@ -107,9 +108,9 @@ class Template {
     if (!tells_format) return;
     separate();
     if (format.kind == ResponseFormat::Kind::kJsonObject)
-      out_.text("You are a helpful assistant designed to output JSON.\n## Response Format:\n\nReply with JSON object ONLY.");
-    else
-      out_.text(schema_format_text(spelled_json(format.schema, markup().json)));
+      out_.text(
+          "You are a helpful assistant designed to output JSON.\n## Response Format:\n\nReply with JSON object ONLY.");
+    else out_.text(schema_format_text(spelled_json(format.schema, markup().json)));
   }
 
   void write_turn(const Turn& turn, const Turn* previous, const Turn* next) {
@@ -134,7 +135,8 @@ class Template {
         out_.control(Control::kLatestReminder);
         out_.content(turn.message().content);
         return;
-      case Role::kAssistant: write_assistant(turn.message(), previous && previous->message().task != QuickTask::kNone, !next);
+      case Role::kAssistant:
+        write_assistant(turn.message(), previous && previous->message().task != QuickTask::kNone, !next);
     }
   }
 
@@ -180,6 +182,8 @@ class Template {
 
 }  // namespace
 
-void write_v4_prompt(const Conversation& conversation, V4Effort effort, PromptWriter& out) { Template(conversation, out).write(effort); }
+void write_v4_prompt(const Conversation& conversation, V4Effort effort, PromptWriter& out) {
+  Template(conversation, out).write(effort);
+}
 
 }  // namespace deepinfer

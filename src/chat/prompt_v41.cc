@@ -17,8 +17,8 @@ bool is_turn_input(const Message& message) { return message.role == Role::kUser 
 
 using MessageList = std::vector<const Message*>;
 
-// Puts the results of one run of user and tool messages into the order of the calls they answer. Users and results without
-// an id keep their places. An unknown id counts as the first call's.
+// Puts the results of one run of user and tool messages into the order of the calls they answer. Users and results
+// without an id keep their places. An unknown id counts as the first call's.
 void sort_results(MessageList& messages, size_t begin, size_t end, const std::vector<ToolCall>& calls) {
   std::unordered_map<std::string_view, size_t> position;
   for (size_t i = 0; i < calls.size(); ++i) position[calls[i].id] = i;
@@ -34,12 +34,13 @@ void sort_results(MessageList& messages, size_t begin, size_t end, const std::ve
     const auto found = position.find(*message->tool_call_id);
     return found == position.end() ? size_t{0} : found->second;
   };
-  std::stable_sort(results.begin(), results.end(), [&](const Message* a, const Message* b) { return rank(a) < rank(b); });
+  std::stable_sort(results.begin(), results.end(),
+                   [&](const Message* a, const Message* b) { return rank(a) < rank(b); });
   for (size_t i = 0; i < slots.size(); ++i) messages[slots[i]] = results[i];
 }
 
-// Messages in rendering order. A reminder right after a reminder is dropped. (Neighbouring users need no merging here: the
-// template writes the same blank line between them.)
+// Messages in rendering order. A reminder right after a reminder is dropped. (Neighbouring users need no merging here:
+// the template writes the same blank line between them.)
 MessageList ordered(const std::vector<Message>& source) {
   MessageList messages;
   for (const Message& message : source)
@@ -63,8 +64,13 @@ class Template {
   void write() {
     MessageList messages = ordered(conversation_.messages);
     const bool needs_system = conversation_.renders_tools() || renders_format(conversation_.response_format);
-    static const Message kEmptySystem = [] { Message message; message.role = Role::kSystem; return message; }();
-    if (needs_system && (messages.empty() || messages[0]->role != Role::kSystem)) messages.insert(messages.begin(), &kEmptySystem);
+    static const Message kEmptySystem = [] {
+      Message message;
+      message.role = Role::kSystem;
+      return message;
+    }();
+    if (needs_system && (messages.empty() || messages[0]->role != Role::kSystem))
+      messages.insert(messages.begin(), &kEmptySystem);
     out_.control(Control::kBos);
     if (!messages.empty()) write_start(messages[0]->role == Role::kSystem);
     for (size_t i = 0; i < messages.size(); ++i) write_message(*messages[i], i, i > 0 ? messages[i - 1] : nullptr);
@@ -133,8 +139,9 @@ class Template {
     const ResponseFormat& format = conversation_.response_format;
     if (!renders_format(format)) return;
     out_.text("\n\n");
-    out_.text(schema_format_text(format.kind == ResponseFormat::Kind::kJsonObject ? "{\"type\": \"json_object\"}"
-                                                                                  : spelled_json(format.schema, markup().json)));
+    out_.text(schema_format_text(format.kind == ResponseFormat::Kind::kJsonObject
+                                     ? "{\"type\": \"json_object\"}"
+                                     : spelled_json(format.schema, markup().json)));
   }
 
   // Old reasoning stays only where tools are rendered; a continued answer keeps its own.

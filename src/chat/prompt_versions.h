@@ -18,8 +18,8 @@ std::string schema_format_text(const std::string& schema);
 // True when the format is told in the prompt; a regex only constrains the output.
 bool renders_format(const ResponseFormat& format);
 
-// True when the prompt ends inside an opened call block. A thinking answer calls its tool after the reasoning, so the prompt
-// cannot open the block for it.
+// True when the prompt ends inside an opened call block. A thinking answer calls its tool after the reasoning, so the
+// prompt cannot open the block for it.
 bool opens_block(const Conversation& conversation);
 
 }  // namespace deepinfer

@@ -10,7 +10,8 @@ namespace deepinfer {
 void PromptWriter::control(Control control) {
   const TokenId id = tokens_.id(control);
   if (id < 0 && status_.ok())
-    status_ = not_found(fmt::format("the tokenizer has no control token {}, which this conversation needs", tokens_.spelling(control)));
+    status_ = not_found(
+        fmt::format("the tokenizer has no control token {}, which this conversation needs", tokens_.spelling(control)));
   prompt_.add_control(id, tokens_.spelling(control));
 }
 

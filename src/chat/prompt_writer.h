@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Appends text and control tokens to a Prompt. What is written with text() can never become a control token, whatever it
-// spells (chat.md 6). Asking for a control token that the tokenizer lacks is remembered and reported at the end.
+// Appends text and control tokens to a Prompt. What is written with text() can never become a control token, whatever
+// it spells (chat.md 6). Asking for a control token that the tokenizer lacks is remembered and reported at the end.
 #pragma once
 
 #include <string>

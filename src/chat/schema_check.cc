@@ -24,8 +24,29 @@ enum Draft { k4 = 0, k6, k7, k2019, k2020 };
 
 // What a keyword's value must be.
 enum class Form {
-  kSchema, kSchemaList, kSchemaMap, kPatternMap, kItems, kSchemaOrBool, kText, kReference, kId, kAnchor, kPattern, kCount,
-  kNumber, kPositive, kBool, kNames, kNamesNotEmpty, kArray, kObject, kType, kDependencies, kNamesMap, kBoolMap
+  kSchema,
+  kSchemaList,
+  kSchemaMap,
+  kPatternMap,
+  kItems,
+  kSchemaOrBool,
+  kText,
+  kReference,
+  kId,
+  kAnchor,
+  kPattern,
+  kCount,
+  kNumber,
+  kPositive,
+  kBool,
+  kNames,
+  kNamesNotEmpty,
+  kArray,
+  kObject,
+  kType,
+  kDependencies,
+  kNamesMap,
+  kBoolMap
 };
 
 struct Keyword {
@@ -34,35 +55,75 @@ struct Keyword {
   Form form;
 };
 
-constexpr Keyword kKeywords[] = {
-    {"properties", k4, k2020, Form::kSchemaMap}, {"patternProperties", k4, k2020, Form::kPatternMap},
-    {"additionalProperties", k4, k4, Form::kSchemaOrBool}, {"additionalProperties", k6, k2020, Form::kSchema},
-    {"propertyNames", k6, k2020, Form::kSchema}, {"dependencies", k4, k2020, Form::kDependencies},
-    {"dependentSchemas", k2019, k2020, Form::kSchemaMap}, {"dependentRequired", k2019, k2020, Form::kNamesMap},
-    {"unevaluatedProperties", k2019, k2020, Form::kSchema}, {"unevaluatedItems", k2019, k2020, Form::kSchema},
-    {"items", k4, k2019, Form::kItems}, {"items", k2020, k2020, Form::kSchema}, {"prefixItems", k2020, k2020, Form::kSchemaList},
-    {"additionalItems", k4, k4, Form::kSchemaOrBool}, {"additionalItems", k6, k2019, Form::kSchema},
-    {"contains", k6, k2020, Form::kSchema}, {"allOf", k4, k2020, Form::kSchemaList}, {"anyOf", k4, k2020, Form::kSchemaList},
-    {"oneOf", k4, k2020, Form::kSchemaList}, {"not", k4, k2020, Form::kSchema}, {"if", k7, k2020, Form::kSchema},
-    {"then", k7, k2020, Form::kSchema}, {"else", k7, k2020, Form::kSchema}, {"contentSchema", k2019, k2020, Form::kSchema},
-    {"definitions", k4, k2020, Form::kSchemaMap}, {"$defs", k2019, k2020, Form::kSchemaMap},
-    {"type", k4, k2020, Form::kType}, {"enum", k4, k2020, Form::kArray}, {"required", k4, k4, Form::kNamesNotEmpty},
-    {"required", k6, k2020, Form::kNames}, {"minimum", k4, k2020, Form::kNumber}, {"maximum", k4, k2020, Form::kNumber},
-    {"exclusiveMinimum", k4, k4, Form::kBool}, {"exclusiveMinimum", k6, k2020, Form::kNumber},
-    {"exclusiveMaximum", k4, k4, Form::kBool}, {"exclusiveMaximum", k6, k2020, Form::kNumber},
-    {"multipleOf", k4, k2020, Form::kPositive}, {"minLength", k4, k2020, Form::kCount}, {"maxLength", k4, k2020, Form::kCount},
-    {"minItems", k4, k2020, Form::kCount}, {"maxItems", k4, k2020, Form::kCount}, {"minProperties", k4, k2020, Form::kCount},
-    {"maxProperties", k4, k2020, Form::kCount}, {"minContains", k2019, k2020, Form::kCount},
-    {"maxContains", k2019, k2020, Form::kCount}, {"uniqueItems", k4, k2020, Form::kBool}, {"pattern", k4, k2020, Form::kPattern},
-    {"format", k4, k2020, Form::kText}, {"title", k4, k2020, Form::kText}, {"description", k4, k2020, Form::kText},
-    {"$comment", k7, k2020, Form::kText}, {"examples", k6, k2020, Form::kArray}, {"readOnly", k7, k2020, Form::kBool},
-    {"writeOnly", k7, k2020, Form::kBool}, {"deprecated", k2019, k2020, Form::kBool}, {"contentMediaType", k6, k2020, Form::kText},
-    {"contentEncoding", k6, k2020, Form::kText}, {"$schema", k4, k2020, Form::kText}, {"id", k4, k4, Form::kText},
-    {"$id", k6, k7, Form::kReference}, {"$id", k2019, k2020, Form::kId}, {"$ref", k4, k2020, Form::kReference},
-    {"$anchor", k2019, k2020, Form::kAnchor}, {"$dynamicAnchor", k2020, k2020, Form::kAnchor},
-    {"$dynamicRef", k2020, k2020, Form::kReference}, {"$recursiveRef", k2019, k2020, Form::kReference},
-    {"$recursiveAnchor", k2019, k2019, Form::kBool}, {"$recursiveAnchor", k2020, k2020, Form::kAnchor},
-    {"$vocabulary", k2019, k2020, Form::kBoolMap}};
+constexpr Keyword kKeywords[] = {{"properties", k4, k2020, Form::kSchemaMap},
+                                 {"patternProperties", k4, k2020, Form::kPatternMap},
+                                 {"additionalProperties", k4, k4, Form::kSchemaOrBool},
+                                 {"additionalProperties", k6, k2020, Form::kSchema},
+                                 {"propertyNames", k6, k2020, Form::kSchema},
+                                 {"dependencies", k4, k2020, Form::kDependencies},
+                                 {"dependentSchemas", k2019, k2020, Form::kSchemaMap},
+                                 {"dependentRequired", k2019, k2020, Form::kNamesMap},
+                                 {"unevaluatedProperties", k2019, k2020, Form::kSchema},
+                                 {"unevaluatedItems", k2019, k2020, Form::kSchema},
+                                 {"items", k4, k2019, Form::kItems},
+                                 {"items", k2020, k2020, Form::kSchema},
+                                 {"prefixItems", k2020, k2020, Form::kSchemaList},
+                                 {"additionalItems", k4, k4, Form::kSchemaOrBool},
+                                 {"additionalItems", k6, k2019, Form::kSchema},
+                                 {"contains", k6, k2020, Form::kSchema},
+                                 {"allOf", k4, k2020, Form::kSchemaList},
+                                 {"anyOf", k4, k2020, Form::kSchemaList},
+                                 {"oneOf", k4, k2020, Form::kSchemaList},
+                                 {"not", k4, k2020, Form::kSchema},
+                                 {"if", k7, k2020, Form::kSchema},
+                                 {"then", k7, k2020, Form::kSchema},
+                                 {"else", k7, k2020, Form::kSchema},
+                                 {"contentSchema", k2019, k2020, Form::kSchema},
+                                 {"definitions", k4, k2020, Form::kSchemaMap},
+                                 {"$defs", k2019, k2020, Form::kSchemaMap},
+                                 {"type", k4, k2020, Form::kType},
+                                 {"enum", k4, k2020, Form::kArray},
+                                 {"required", k4, k4, Form::kNamesNotEmpty},
+                                 {"required", k6, k2020, Form::kNames},
+                                 {"minimum", k4, k2020, Form::kNumber},
+                                 {"maximum", k4, k2020, Form::kNumber},
+                                 {"exclusiveMinimum", k4, k4, Form::kBool},
+                                 {"exclusiveMinimum", k6, k2020, Form::kNumber},
+                                 {"exclusiveMaximum", k4, k4, Form::kBool},
+                                 {"exclusiveMaximum", k6, k2020, Form::kNumber},
+                                 {"multipleOf", k4, k2020, Form::kPositive},
+                                 {"minLength", k4, k2020, Form::kCount},
+                                 {"maxLength", k4, k2020, Form::kCount},
+                                 {"minItems", k4, k2020, Form::kCount},
+                                 {"maxItems", k4, k2020, Form::kCount},
+                                 {"minProperties", k4, k2020, Form::kCount},
+                                 {"maxProperties", k4, k2020, Form::kCount},
+                                 {"minContains", k2019, k2020, Form::kCount},
+                                 {"maxContains", k2019, k2020, Form::kCount},
+                                 {"uniqueItems", k4, k2020, Form::kBool},
+                                 {"pattern", k4, k2020, Form::kPattern},
+                                 {"format", k4, k2020, Form::kText},
+                                 {"title", k4, k2020, Form::kText},
+                                 {"description", k4, k2020, Form::kText},
+                                 {"$comment", k7, k2020, Form::kText},
+                                 {"examples", k6, k2020, Form::kArray},
+                                 {"readOnly", k7, k2020, Form::kBool},
+                                 {"writeOnly", k7, k2020, Form::kBool},
+                                 {"deprecated", k2019, k2020, Form::kBool},
+                                 {"contentMediaType", k6, k2020, Form::kText},
+                                 {"contentEncoding", k6, k2020, Form::kText},
+                                 {"$schema", k4, k2020, Form::kText},
+                                 {"id", k4, k4, Form::kText},
+                                 {"$id", k6, k7, Form::kReference},
+                                 {"$id", k2019, k2020, Form::kId},
+                                 {"$ref", k4, k2020, Form::kReference},
+                                 {"$anchor", k2019, k2020, Form::kAnchor},
+                                 {"$dynamicAnchor", k2020, k2020, Form::kAnchor},
+                                 {"$dynamicRef", k2020, k2020, Form::kReference},
+                                 {"$recursiveRef", k2019, k2020, Form::kReference},
+                                 {"$recursiveAnchor", k2019, k2019, Form::kBool},
+                                 {"$recursiveAnchor", k2020, k2020, Form::kAnchor},
+                                 {"$vocabulary", k2019, k2020, Form::kBoolMap}};
 
 std::optional<Draft> draft_of(std::string_view uri) {
   if (uri.ends_with('#')) uri.remove_suffix(1);
@@ -81,7 +142,9 @@ bool is_uri_reference(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const unsigned char c = static_cast<unsigned char>(text[i]);
     if (c == '%') {
-      if (i + 2 >= text.size() || !std::isxdigit(static_cast<unsigned char>(text[i + 1])) || !std::isxdigit(static_cast<unsigned char>(text[i + 2]))) return false;
+      if (i + 2 >= text.size() || !std::isxdigit(static_cast<unsigned char>(text[i + 1])) ||
+          !std::isxdigit(static_cast<unsigned char>(text[i + 2])))
+        return false;
     } else if (!std::isalnum(c) && std::string_view("-._~:/?#[]@!$&'()*+,;=").find(text[i]) == std::string_view::npos) {
       return false;
     }
@@ -99,7 +162,10 @@ bool is_anchor(std::string_view text) {
 std::string percent_decoded(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%' || i + 2 >= text.size()) { out.push_back(text[i]); continue; }
+    if (text[i] != '%' || i + 2 >= text.size()) {
+      out.push_back(text[i]);
+      continue;
+    }
     const auto nibble = [](char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; };
     out.push_back(static_cast<char>(nibble(text[i + 1]) * 16 + nibble(text[i + 2])));
     i += 2;
@@ -126,18 +192,21 @@ const Json* at_pointer(const Json& root, std::string_view pointer) {
   return at;
 }
 
-// The address of `reference` seen from `base`, without its fragment. Enough of RFC 3986 for references inside a document.
+// The address of `reference` seen from `base`, without its fragment. Enough of RFC 3986 for references inside a
+// document.
 std::string joined(std::string_view base, std::string_view reference) {
   reference = reference.substr(0, reference.find('#'));
   if (reference.empty()) return std::string(base);
   const size_t colon = reference.find(':'), slash = reference.find('/');
-  if (colon != std::string_view::npos && (slash == std::string_view::npos || colon < slash)) return std::string(reference);
+  if (colon != std::string_view::npos && (slash == std::string_view::npos || colon < slash))
+    return std::string(reference);
   const size_t scheme = base.find("://");
   const size_t path = scheme == std::string_view::npos ? 0 : std::min(base.find('/', scheme + 3), base.size());
   if (reference[0] == '/') return std::string(base.substr(0, path)) + std::string(reference);
   const size_t last = base.rfind('/');
   const bool has_folder = last != std::string_view::npos && last >= path;
-  return std::string(base.substr(0, has_folder ? last + 1 : path)) + (has_folder || path == 0 ? "" : "/") + std::string(reference);
+  return std::string(base.substr(0, has_folder ? last + 1 : path)) + (has_folder || path == 0 ? "" : "/") +
+         std::string(reference);
 }
 
 bool is_whole(const Json& value, bool fraction_zero_counts) {
@@ -168,10 +237,13 @@ class Checker {
     if (!value.is_object()) return wrong(path, draft_ == k4 ? "an object" : "of types \"boolean\", \"object\"", value);
     for (const auto& [key, item] : value.as_object())
       for (const Keyword& keyword : kKeywords)
-        if (keyword.name == key && keyword.first <= draft_ && draft_ <= keyword.last) TRY(form(keyword.form, item, path + "/" + key));
+        if (keyword.name == key && keyword.first <= draft_ && draft_ <= keyword.last)
+          TRY(form(keyword.form, item, path + "/" + key));
     if (draft_ == k4)
-      for (const auto& [flag, bound] : {std::pair("exclusiveMinimum", "minimum"), std::pair("exclusiveMaximum", "maximum")})
-        if (value.find(flag) && !value.find(bound)) return wrong(path, fmt::format("complete: {} needs {}", flag, bound), value);
+      for (const auto& [flag, bound] :
+           {std::pair("exclusiveMinimum", "minimum"), std::pair("exclusiveMaximum", "maximum")})
+        if (value.find(flag) && !value.find(bound))
+          return wrong(path, fmt::format("complete: {} needs {}", flag, bound), value);
     return {};
   }
 
@@ -186,7 +258,8 @@ class Checker {
       case Form::kSchemaOrBool: return value.is_bool() ? Status() : schema(value, path);
       case Form::kItems: return value.is_array() ? schema_list(value, path) : schema(value, path);
       case Form::kSchemaList: return schema_list(value, path);
-      case Form::kSchemaMap: return value.is_object() ? schemas_of(value.as_object(), path) : wrong(path, "an object", value);
+      case Form::kSchemaMap:
+        return value.is_object() ? schemas_of(value.as_object(), path) : wrong(path, "an object", value);
       case Form::kPatternMap: return pattern_map(value, path);
       case Form::kDependencies: return dependencies(value, path);
       case Form::kNamesMap:
@@ -198,8 +271,11 @@ class Checker {
       case Form::kObject: return value.is_object() ? Status() : wrong(path, "an object", value);
       case Form::kBool: return value.is_bool() ? Status() : wrong(path, "of type \"boolean\"", value);
       case Form::kNumber: return value.is_number() ? Status() : wrong(path, "of type \"number\"", value);
-      case Form::kPositive: return value.is_number() && value.as_double() > 0 ? Status() : wrong(path, "a number above 0", value);
-      case Form::kCount: return is_whole(value, draft_ != k4) && value.as_double() >= 0 ? Status() : wrong(path, "an integer of at least 0", value);
+      case Form::kPositive:
+        return value.is_number() && value.as_double() > 0 ? Status() : wrong(path, "a number above 0", value);
+      case Form::kCount:
+        return is_whole(value, draft_ != k4) && value.as_double() >= 0 ? Status()
+                                                                       : wrong(path, "an integer of at least 0", value);
       default: return text_form(form, value, path);
     }
   }
@@ -211,14 +287,16 @@ class Checker {
     if (form == Form::kAnchor) return is_anchor(text) ? Status() : wrong(path, "an anchor name", value);
     if (form == Form::kReference || form == Form::kId) {
       if (!is_uri_reference(text)) return wrong(path, "a URI reference", value);
-      if (form == Form::kId && text.find('#') < text.size() - 1 && text.find('#') != std::string::npos) return wrong(path, "free of a fragment", value);
+      if (form == Form::kId && text.find('#') < text.size() - 1 && text.find('#') != std::string::npos)
+        return wrong(path, "free of a fragment", value);
     }
     return {};
   }
 
   Status schema_list(const Json& value, const std::string& path) const {
     if (!value.is_array() || value.as_array().empty()) return wrong(path, "an array with at least 1 item", value);
-    for (size_t i = 0; i < value.as_array().size(); ++i) TRY(schema(value.as_array()[i], fmt::format("{}/{}", path, i)));
+    for (size_t i = 0; i < value.as_array().size(); ++i)
+      TRY(schema(value.as_array()[i], fmt::format("{}/{}", path, i)));
     return {};
   }
 
@@ -256,7 +334,8 @@ class Checker {
   }
 
   Status type(const Json& value, const std::string& path) const {
-    static const std::set<std::string_view> kTypes = {"array", "boolean", "integer", "null", "number", "object", "string"};
+    static const std::set<std::string_view> kTypes = {"array",  "boolean", "integer", "null",
+                                                      "number", "object",  "string"};
     if (value.is_string() && kTypes.contains(value.as_string())) return {};
     if (!value.is_array() || value.as_array().empty()) return wrong(path, "a type name or a list of them", value);
     std::set<std::string_view> seen;
@@ -275,11 +354,14 @@ class Checker {
     for (const auto& [key, item] : value.as_object())
       for (const Keyword& keyword : kKeywords) {
         if (keyword.name != key || draft_ < keyword.first || keyword.last < draft_) continue;
-        if (keyword.form == Form::kSchema || keyword.form == Form::kSchemaOrBool || (keyword.form == Form::kItems && !item.is_array())) visit(item, key);
+        if (keyword.form == Form::kSchema || keyword.form == Form::kSchemaOrBool ||
+            (keyword.form == Form::kItems && !item.is_array()))
+          visit(item, key);
         if (keyword.form == Form::kSchemaList || keyword.form == Form::kItems) {
           if (item.is_array())
             for (const Json& each : item.as_array()) visit(each, key);
-        } else if (keyword.form == Form::kSchemaMap || keyword.form == Form::kPatternMap || keyword.form == Form::kDependencies) {
+        } else if (keyword.form == Form::kSchemaMap || keyword.form == Form::kPatternMap ||
+                   keyword.form == Form::kDependencies) {
           if (item.is_object())
             for (const auto& [name, each] : item.as_object())
               if (!each.is_array()) visit(each, key);
@@ -295,7 +377,8 @@ class Checker {
   void index(const Json& value, const std::string& outer_base, int depth) {
     if (depth > 256 || !value.is_object()) return;
     std::string base = outer_base;
-    if (const std::string* id = text_of(value, draft_ == k4 ? "id" : "$id"); id && (draft_ >= k2019 || !text_of(value, "$ref"))) {
+    if (const std::string* id = text_of(value, draft_ == k4 ? "id" : "$id");
+        id && (draft_ >= k2019 || !text_of(value, "$ref"))) {
       if (draft_ < k2019 && id->starts_with('#')) anchors_.emplace(base + *id, &value);
       else base = joined(base, *id);
     }
@@ -375,7 +458,9 @@ Status check_json_schema(const Json& schema) {
   Draft draft = k2020;
   if (const Json* uri = schema.find("$schema"); uri && uri->is_string()) {
     const auto known = draft_of(uri->as_string());
-    if (!known) return invalid_argument(fmt::format("unknown meta-schema '{}'; drafts 4, 6, 7, 2019-09 and 2020-12 are known", uri->as_string()));
+    if (!known)
+      return invalid_argument(
+          fmt::format("unknown meta-schema '{}'; drafts 4, 6, 7, 2019-09 and 2020-12 are known", uri->as_string()));
     draft = *known;
   }
   return Checker(schema, draft).check();

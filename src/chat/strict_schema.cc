@@ -24,8 +24,12 @@ struct Keyword {
 };
 
 // The keywords of each simple type, in the order they are written.
-constexpr Keyword kStringKeywords[] = {{"description", Value::kText}, {"pattern", Value::kText}, {"format", Value::kTextFormat}, {"enum", Value::kTextList}};
-constexpr std::string_view kNumberKeywords[] = {"const", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
+constexpr Keyword kStringKeywords[] = {{"description", Value::kText},
+                                       {"pattern", Value::kText},
+                                       {"format", Value::kTextFormat},
+                                       {"enum", Value::kTextList}};
+constexpr std::string_view kNumberKeywords[] = {
+    "const", "default", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"};
 constexpr std::string_view kFormats[] = {"email", "hostname", "ipv4", "ipv6", "uuid"};
 constexpr std::string_view kSimpleTypes[] = {"string", "number", "integer", "boolean", "null"};
 // Where definitions may stand. The first is the original's own spelling, the others are JSON Schema's.
@@ -47,7 +51,9 @@ class FormReader {
   Result<Json> read(const Json& schema) const {
     const Json* type = schema.find("type");
     if (type && type->is_array()) return read_type_list(schema, *type);
-    if (type) return type->is_string() ? read_typed(schema, type->as_string()) : Result<Json>(invalid_argument("`type` is no type name"));
+    if (type)
+      return type->is_string() ? read_typed(schema, type->as_string())
+                               : Result<Json>(invalid_argument("`type` is no type name"));
     if (const Json* choices = schema.find("anyOf")) return read_any_of(schema, *choices);
     if (const Json* reference = schema.find("$ref")) {
       if (!reference->is_string()) return invalid_argument("field `$ref`: a string was expected");
@@ -58,14 +64,18 @@ class FormReader {
 
  private:
   static Status expect(const Json& value, Value wanted, std::string_view key) {
-    const auto wrong = [&](const char* what) { return invalid_argument(fmt::format("`{}`: {} was expected", key, what)); };
+    const auto wrong = [&](const char* what) {
+      return invalid_argument(fmt::format("`{}`: {} was expected", key, what));
+    };
     switch (wanted) {
       case Value::kText: return value.is_string() ? Status() : wrong("a string");
       case Value::kBool: return value.is_bool() ? Status() : wrong("a boolean");
       case Value::kInteger: return value.kind() == Json::Kind::kInt ? Status() : wrong("a 64-bit integer");
       case Value::kNumber: return value.is_number() ? Status() : wrong("a number");
       case Value::kTextFormat:
-        return value.is_string() && is_one_of(value.as_string(), kFormats) ? Status() : wrong("one of email, hostname, ipv4, ipv6, uuid");
+        return value.is_string() && is_one_of(value.as_string(), kFormats)
+                   ? Status()
+                   : wrong("one of email, hostname, ipv4, ipv6, uuid");
       case Value::kTextList:
         if (!value.is_array()) return wrong("a list of strings");
         for (const Json& item : value.as_array())
@@ -86,7 +96,8 @@ class FormReader {
 
   Result<Json> read_type_list(const Json& schema, const Json& types) const {
     for (const Json& type : types.as_array())
-      if (!type.is_string() || !is_one_of(type.as_string(), kSimpleTypes)) return invalid_argument("field `type`: a list may name simple types only");
+      if (!type.is_string() || !is_one_of(type.as_string(), kSimpleTypes))
+        return invalid_argument("field `type`: a list may name simple types only");
     Json out(Json::Object{{"type", types}});
     TRY(copy(schema, "description", Value::kText, out));
     return out;
@@ -110,7 +121,8 @@ class FormReader {
     }
     TRY(copy(schema, "description", Value::kText, out));
     if (type == "number" || type == "integer")
-      for (const std::string_view key : kNumberKeywords) TRY(copy(schema, key, type == "integer" ? Value::kInteger : Value::kNumber, out));
+      for (const std::string_view key : kNumberKeywords)
+        TRY(copy(schema, key, type == "integer" ? Value::kInteger : Value::kNumber, out));
     return out;
   }
 
@@ -169,7 +181,8 @@ Status check_required(const Json& required, const Json::Object& properties) {
     if (!names.contains(name)) return invalid_argument(fmt::format("Required property '{}' not found in object", name));
     if (!seen.insert(name).second) return invalid_argument(fmt::format("Duplicate required property '{}'", name));
   }
-  return seen.size() == names.size() ? Status() : invalid_argument("Required properties must match all properties in the object");
+  return seen.size() == names.size() ? Status()
+                                     : invalid_argument("Required properties must match all properties in the object");
 }
 
 // Definitions outside the form's own `$def` were never read by the original, so what does not fit there is no reason to
@@ -196,7 +209,10 @@ Status close_object(Json& schema, bool top_level) {
     return invalid_argument("additionalProperties should not be true");
   Json::Array names;
   for (const auto& [name, property] : properties) names.emplace_back(name);
-  Json closed(Json::Object{{"type", "object"}, {"properties", Json(std::move(properties))}, {"additionalProperties", false}, {"required", std::move(names)}});
+  Json closed(Json::Object{{"type", "object"},
+                           {"properties", Json(std::move(properties))},
+                           {"additionalProperties", false},
+                           {"required", std::move(names)}});
   if (Json* description = schema.find("description")) closed.set("description", std::move(*description));
   for (const std::string_view key : kDefinitions) {
     Json* definitions = schema.find(key);
@@ -233,7 +249,8 @@ Result<Json> closed_form(const Json& schema, std::string_view prefix, const char
 
 Result<Json> strict_tool_parameters(const Json& parameters) {
   if (parameters.is_null()) return strict_tool_parameters(Json::Object{{"type", "object"}});
-  return closed_form(parameters, kToolPrefix, "The top level of the function parameters schema must be an object.", true);
+  return closed_form(parameters, kToolPrefix, "The top level of the function parameters schema must be an object.",
+                     true);
 }
 
 Result<Json> strict_response_schema(const Json& schema) {

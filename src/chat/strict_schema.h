@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The closed form of a `strict` schema: a fixed set of keywords in a fixed order; every object lists all its properties as
-// required and admits no others; `$defs` and `definitions` are kept. What the form does not know is dropped; what
+// The closed form of a `strict` schema: a fixed set of keywords in a fixed order; every object lists all its properties
+// as required and admits no others; `$defs` and `definitions` are kept. What the form does not know is dropped; what
 // contradicts it is refused. Source: chat.md 3.1 (strict tools).
 #pragma once
 

@@ -90,8 +90,9 @@ void append_tool_schema(std::string& out, const ToolDefinition& tool, const Tool
 }
 
 void write_tools_text(PromptWriter& out, const std::vector<ToolDefinition>& tools, const ToolMarkup& markup) {
-  out.text("## Tools\n\nYou have access to a set of tools to help answer the user's question. "
-           "You can invoke tools by writing a \"");
+  out.text(
+      "## Tools\n\nYou have access to a set of tools to help answer the user's question. "
+      "You can invoke tools by writing a \"");
   open_tag(out, markup.block);
   out.text(">\" block like the following:\n\n");
   open_tag(out, markup.block);
@@ -99,8 +100,10 @@ void write_tools_text(PromptWriter& out, const std::vector<ToolDefinition>& tool
   write_example_call(out, "$TOOL_NAME", true, markup);
   write_example_call(out, "$TOOL_NAME2", false, markup);
   close_tag(out, markup.block);
-  out.text("\n\nString parameters should be specified as is and set `string=\"true\"`. For all other types (numbers, booleans, "
-           "arrays, objects), pass the value in JSON format and set `string=\"false\"`.\n\n");
+  out.text(
+      "\n\nString parameters should be specified as is and set `string=\"true\"`. For all other types (numbers, "
+      "booleans, "
+      "arrays, objects), pass the value in JSON format and set `string=\"false\"`.\n\n");
   write_thinking_rule(out);
   out.text("### Available Tool Schemas\n\n");
   std::string schemas;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The one custom tool of the Responses protocol: file edits as a patch text. The model sees it as a function with one string
-// parameter `input`, in the words it was trained with. Source: chat.md appendix A.
+// The one custom tool of the Responses protocol: file edits as a patch text. The model sees it as a function with one
+// string parameter `input`, in the words it was trained with. Source: chat.md appendix A.
 #pragma once
 
 #include "chat/chat_request.h"

@@ -11,12 +11,17 @@ namespace deepinfer {
 Refusal CallGroup::check_id(const std::string& id, size_t item_idx) {
   if (!id.empty()) return {};
   const std::string path = fmt::format("input[{}].call_id", item_idx);
-  return refuse(fmt::format("Invalid '{}': empty string. Expected a string with minimum length 1, but got an empty string instead.", path), path);
+  return refuse(
+      fmt::format(
+          "Invalid '{}': empty string. Expected a string with minimum length 1, but got an empty string instead.",
+          path),
+      path);
 }
 
 Refusal CallGroup::add_call(ToolCall call, size_t item_idx) {
   REFUSE_IF(check_id(call.id, item_idx));
-  if (!all_calls_.insert(call.id).second) return refuse(fmt::format("Duplicate 'call_id': {}.", call.id), fmt::format("input[{}].call_id", item_idx));
+  if (!all_calls_.insert(call.id).second)
+    return refuse(fmt::format("Duplicate 'call_id': {}.", call.id), fmt::format("input[{}].call_id", item_idx));
   if (outputs_.size() == calls_.size()) write();  // a call after a complete group begins the next turn
   calls_.push_back(std::move(call));
   return {};
@@ -25,8 +30,10 @@ Refusal CallGroup::add_call(ToolCall call, size_t item_idx) {
 Refusal CallGroup::check_output(const std::string& id, size_t item_idx) const {
   REFUSE_IF(check_id(id, item_idx));
   const std::string path = fmt::format("input[{}].call_id", item_idx);
-  if (!all_calls_.contains(id) && !has_earlier_turns_) return refuse(fmt::format("No tool call found for tool output with call_id {}.", id), path);
-  return all_outputs_.contains(id) ? refuse(fmt::format("Duplicate tool output for call_id: {}.", id), path) : Refusal();
+  if (!all_calls_.contains(id) && !has_earlier_turns_)
+    return refuse(fmt::format("No tool call found for tool output with call_id {}.", id), path);
+  return all_outputs_.contains(id) ? refuse(fmt::format("Duplicate tool output for call_id: {}.", id), path)
+                                   : Refusal();
 }
 
 Refusal CallGroup::add_output(std::string id, MessageContent content) {
@@ -52,7 +59,8 @@ void CallGroup::add_note(MessageContent note) { outputs_[latest_output_].notes.p
 
 Refusal CallGroup::close() {
   for (const ToolCall& call : calls_)
-    if (!outputs_.contains(call.id)) return refuse(fmt::format("No tool output found for tool call {}.", call.id), "input");
+    if (!outputs_.contains(call.id))
+      return refuse(fmt::format("No tool output found for tool call {}.", call.id), "input");
   write();
   return {};
 }

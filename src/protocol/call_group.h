@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Calls of the Responses history and their outputs, which may come in any order: collected until every call is answered,
-// then written as one assistant turn and its results, both in call-id order. Source: chat.md 3.3.
+// Calls of the Responses history and their outputs, which may come in any order: collected until every call is
+// answered, then written as one assistant turn and its results, both in call-id order. Source: chat.md 3.3.
 #pragma once
 
 #include <map>
@@ -15,9 +15,10 @@ namespace deepinfer {
 
 class CallGroup {
  public:
-  // `messages` is the conversation that complete groups are appended to. `has_earlier_turns`: outputs may answer calls of
-  // a response that the server will put before these messages.
-  CallGroup(std::vector<Message>& messages, bool has_earlier_turns) : messages_(messages), has_earlier_turns_(has_earlier_turns) {}
+  // `messages` is the conversation that complete groups are appended to. `has_earlier_turns`: outputs may answer calls
+  // of a response that the server will put before these messages.
+  CallGroup(std::vector<Message>& messages, bool has_earlier_turns)
+      : messages_(messages), has_earlier_turns_(has_earlier_turns) {}
 
   Refusal add_call(ToolCall call, size_t item_idx);
   // Whether an output of that id may come now; then add_output takes it.

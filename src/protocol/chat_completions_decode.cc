@@ -18,7 +18,8 @@ namespace deepinfer {
 
 namespace {
 
-constexpr const char* kUnanswered = "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'";
+constexpr const char* kUnanswered =
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'";
 
 class Decoder {
  public:
@@ -39,7 +40,8 @@ class Decoder {
     REFUSE_IF(check_prefix_use(declares_tools));
     REFUSE_IF(read_stop_sequences(request_.find("stop"), chat_.parsing.stop_sequences));
     chat_.stream = flag_member(request_, "stream");
-    if (member(request_, "stream_options") && !chat_.stream) return refuse("stream_options should be set along with stream = true", "stream_options");
+    if (member(request_, "stream_options") && !chat_.stream)
+      return refuse("stream_options should be set along with stream = true", "stream_options");
     REFUSE_IF(settle_format(format_wish(), options_, chat_));
     REFUSE_IF(settle_sampling(sampling_wish(), options_, "max_tokens", chat_));
     REFUSE_IF(read_beyond_recipe());
@@ -71,7 +73,8 @@ class Decoder {
 
   void choose_thinking() {
     ThinkingWish wish;
-    if (const Json* thinking = member(request_, "thinking")) wish.enabled = thinking->find("type")->as_string() != "disabled";
+    if (const Json* thinking = member(request_, "thinking"))
+      wish.enabled = thinking->find("type")->as_string() != "disabled";
     wish.effort = request_.find("reasoning_effort");
     apply_thinking(wish, options_, chat_.conversation);
   }
@@ -82,7 +85,9 @@ class Decoder {
     Json::Array& messages = request_.find("messages")->as_array();
     if (messages.empty()) return refuse("Empty input messages", "messages");
     if (messages.size() > options_.limits.messages_max)
-      return refuse(fmt::format("messages: {} were sent, at most {} are accepted", messages.size(), options_.limits.messages_max), "messages");
+      return refuse(
+          fmt::format("messages: {} were sent, at most {} are accepted", messages.size(), options_.limits.messages_max),
+          "messages");
     for (size_t i = 0; i < messages.size(); ++i) {
       const std::string& role = messages[i].find("role")->as_string();
       if (role != "tool") REFUSE_IF(refuse_unanswered(i));
@@ -98,7 +103,8 @@ class Decoder {
   // `idx` is the message that should have been the next result.
   Refusal refuse_unanswered(size_t idx) const {
     if (num_results_due_ == 0) return {};
-    return refuse(fmt::format("{}. (insufficient tool messages following tool_calls message)", kUnanswered), fmt::format("messages[{}]", idx));
+    return refuse(fmt::format("{}. (insufficient tool messages following tool_calls message)", kUnanswered),
+                  fmt::format("messages[{}]", idx));
   }
 
   Message& add(Role role) {
@@ -124,7 +130,8 @@ class Decoder {
         joiner.add_text(kUnsupportedImage);
       } else {
         ImageSource image;
-        REFUSE_IF(read_image_address(take_text(*image_url, "url"), image_url->find("detail"), fmt::format(".messages[{}]", message_idx), image));
+        REFUSE_IF(read_image_address(take_text(*image_url, "url"), image_url->find("detail"),
+                                     fmt::format(".messages[{}]", message_idx), image));
         joiner.add_image(std::move(image));
       }
     }
@@ -174,7 +181,8 @@ class Decoder {
 
   Refusal read_assistant(Json& message, size_t idx) {
     Json* calls = member(message, "tool_calls");
-    if (!calls && !member(message, "content")) return refuse("Invalid assistant message: content or tool_calls must be set", fmt::format("messages[{}]", idx));
+    if (!calls && !member(message, "content"))
+      return refuse("Invalid assistant message: content or tool_calls must be set", fmt::format("messages[{}]", idx));
     Message& added = add(Role::kAssistant);
     REFUSE_IF(read_content(member(message, "content"), idx, added.content, false));
     added.reasoning = take_optional_text(message, "reasoning_content");
@@ -186,7 +194,9 @@ class Decoder {
 
   Refusal read_calls(Json& calls, size_t idx, std::vector<ToolCall>& out) {
     if (calls.as_array().empty())
-      return refuse(fmt::format("Invalid 'messages[{}].tool_calls': empty array. Expected an array with minimum length 1, but got an empty array instead.", idx),
+      return refuse(fmt::format("Invalid 'messages[{}].tool_calls': empty array. Expected an array with minimum length "
+                                "1, but got an empty array instead.",
+                                idx),
                     fmt::format("messages[{}].tool_calls", idx));
     open_calls_.clear();
     for (Json& call : calls.as_array()) {
@@ -200,15 +210,18 @@ class Decoder {
   }
 
   static Refusal refuse_duplicate(const std::string& id, size_t idx) {
-    return refuse(fmt::format("Duplicate value for 'tool_call_id' of {} in message[{}]", id, idx), fmt::format("messages[{}]", idx));
+    return refuse(fmt::format("Duplicate value for 'tool_call_id' of {} in message[{}]", id, idx),
+                  fmt::format("messages[{}]", idx));
   }
 
   Refusal read_tool_result(Json& message, size_t idx) {
     std::string id = take_text(message, "tool_call_id");
     const std::string path = fmt::format("messages[{}].tool_call_id", idx);
-    if (num_results_due_ == 0) return refuse("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'", path);
+    if (num_results_due_ == 0)
+      return refuse("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'", path);
     if (!open_calls_.contains(id))
-      return refuse(fmt::format("{}, The following tool_call_ids did not have response messages: {}", kUnanswered, id), path);
+      return refuse(fmt::format("{}, The following tool_call_ids did not have response messages: {}", kUnanswered, id),
+                    path);
     if (!answered_.insert(id).second) return refuse_duplicate(id, idx);
     --num_results_due_;
     Message& added = add(Role::kTool);
@@ -222,7 +235,10 @@ class Decoder {
     const std::vector<Message>& messages = chat_.conversation.messages;
     for (size_t i = 0; i + 1 < messages.size(); ++i)
       if (messages[i].prefix)
-        return refuse("Invalid completion message: prefix set true with message which is not final message or message role is not assistant", "messages");
+        return refuse(
+            "Invalid completion message: prefix set true with message which is not final message or message role is "
+            "not assistant",
+            "messages");
     return {};
   }
 
@@ -230,14 +246,17 @@ class Decoder {
 
   Refusal check_json_word() const {
     if (format_name() != "json_object" || mentions_json(chat_.conversation.messages)) return {};
-    return refuse("Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.", "response_format");
+    return refuse("Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.",
+                  "response_format");
   }
 
   Refusal check_prefix_use(bool declares_tools) const {
     if (!continues()) return {};
-    if (format_name() == "json_object") return refuse("response_format json_object should not be used with prefix", "response_format");
+    if (format_name() == "json_object")
+      return refuse("response_format json_object should not be used with prefix", "response_format");
     bool calls = declares_tools;
-    for (const Message& message : chat_.conversation.messages) calls = calls || message.tool_calls || message.role == Role::kTool;
+    for (const Message& message : chat_.conversation.messages)
+      calls = calls || message.tool_calls || message.role == Role::kTool;
     return calls ? refuse("Function call should not be used with prefix", "tools") : Refusal();
   }
 
@@ -286,7 +305,8 @@ class Decoder {
     wish.logprobs = flag_member(request_, "logprobs");
     wish.top_logprobs = unsigned_member(request_, "top_logprobs");
     wish.max_tokens = unsigned_member(request_, "max_tokens");
-    if (!wish.max_tokens && !options_.recipe_compatible) wish.max_tokens = unsigned_member(request_, "max_completion_tokens");
+    if (!wish.max_tokens && !options_.recipe_compatible)
+      wish.max_tokens = unsigned_member(request_, "max_completion_tokens");
     wish.seed = unsigned_member(request_, "seed");
     return wish;
   }
@@ -301,14 +321,16 @@ class Decoder {
       return refuse("Invalid min_p value, the valid range of min_p is [0, 1]", "min_p");
     inference.repetition_penalty = float_member(request_, "repetition_penalty");
     if (inference.repetition_penalty && !(*inference.repetition_penalty > 0 && *inference.repetition_penalty <= 2))
-      return refuse("Invalid repetition_penalty value, the valid range of repetition_penalty is (0, 2]", "repetition_penalty");
+      return refuse("Invalid repetition_penalty value, the valid range of repetition_penalty is (0, 2]",
+                    "repetition_penalty");
     inference.min_tokens = static_cast<uint32_t>(unsigned_member(request_, "min_tokens").value_or(0));
     inference.ignore_eos = flag_member(request_, "ignore_eos");
     if (const Json* ids = member(request_, "stop_token_ids"))
       for (const Json& id : ids->as_array()) inference.stop_token_ids.push_back(static_cast<int32_t>(id.as_int()));
     const Json* effort = member(request_, "reasoning_effort");
     if (effort && effort->is_integer() && effort->as_int() == 0)
-      return refuse("Invalid reasoning_effort value, the valid range of reasoning_effort is [1, 100]", "reasoning_effort");
+      return refuse("Invalid reasoning_effort value, the valid range of reasoning_effort is [1, 100]",
+                    "reasoning_effort");
     return read_logit_bias();
   }
 
@@ -319,8 +341,10 @@ class Decoder {
       int32_t id = -1;
       const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
       const std::string path = "logit_bias." + key;
-      if (error != std::errc() || end != key.data() + key.size() || id < 0) return refuse(fmt::format("Invalid '{}': the key is no token id", path), path);
-      if (!(value.as_double() >= -100 && value.as_double() <= 100)) return refuse(fmt::format("Invalid '{}': the valid range of a bias is [-100, 100]", path), path);
+      if (error != std::errc() || end != key.data() + key.size() || id < 0)
+        return refuse(fmt::format("Invalid '{}': the key is no token id", path), path);
+      if (!(value.as_double() >= -100 && value.as_double() <= 100))
+        return refuse(fmt::format("Invalid '{}': the valid range of a bias is [-100, 100]", path), path);
       chat_.inference.logit_bias.emplace_back(id, static_cast<float>(value.as_double()));
     }
     return {};
@@ -343,7 +367,8 @@ class Decoder {
     ResponseContext& context = out_.response;
     context.stream = chat_.stream;
     context.thinking = chat_.conversation.thinking;
-    if (const Json* options = member(request_, "stream_options")) context.include_usage = flag_member(*options, "include_usage");
+    if (const Json* options = member(request_, "stream_options"))
+      context.include_usage = flag_member(*options, "include_usage");
     context.starts_after_reasoning = chat_.parsing.thinking_stage == ThinkingStage::kContentContinuation;
     context.logprobs = chat_.inference.logprobs;
     context.recipe_compatible = options_.recipe_compatible;

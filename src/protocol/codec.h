@@ -26,16 +26,16 @@ enum class Protocol { kChatCompletions, kResponses, kMessages };
 struct ResponseContext {
   bool stream = false;
   bool thinking = true;
-  bool include_usage = false;            // Chat: `usage` key on every chunk
-  bool starts_after_reasoning = false;   // Chat: the first chunk opens the content (a prefix with content)
+  bool include_usage = false;           // Chat: `usage` key on every chunk
+  bool starts_after_reasoning = false;  // Chat: the first chunk opens the content (a prefix with content)
   bool logprobs = false;
-  bool recipe_compatible = false;        // byte shapes of the original where ours say more
-  // Responses. `echo` holds the settings a response object repeats, as sent: instructions, max_output_tokens, reasoning,
-  // temperature, text, tool_choice, tools, top_logprobs, top_p, user.
+  bool recipe_compatible = false;  // byte shapes of the original where ours say more
+  // Responses. `echo` holds the settings a response object repeats, as sent: instructions, max_output_tokens,
+  // reasoning, temperature, text, tool_choice, tools, top_logprobs, top_p, user.
   Json echo;
   std::map<std::string, std::pair<std::string, std::string>> namespaced_tools;  // flattened name -> namespace, own name
-  std::set<std::string> custom_tools;    // names declared as custom: calls are reported as custom_tool_call
-  bool client_tool_search = false;       // calls of `tool_search` are reported as tool_search_call
+  std::set<std::string> custom_tools;  // names declared as custom: calls are reported as custom_tool_call
+  bool client_tool_search = false;     // calls of `tool_search` are reported as tool_search_call
 };
 
 struct DecodedRequest {

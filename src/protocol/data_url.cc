@@ -16,7 +16,8 @@ bool is_dropped_in_urls(char c) { return c == '\t' || c == '\n' || c == '\r'; }
 bool is_token(std::string_view text) {
   if (text.empty()) return false;
   return std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') || std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+    return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') ||
+           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
   });
 }
 
@@ -32,7 +33,8 @@ int base64_value(char c) {
     std::array<int8_t, 256> values;
     values.fill(-1);
     constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < kAlphabet.size(); ++i) values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int8_t>(i);
+    for (size_t i = 0; i < kAlphabet.size(); ++i)
+      values[static_cast<unsigned char>(kAlphabet[i])] = static_cast<int8_t>(i);
     return values;
   }();
   return kValues[static_cast<unsigned char>(c)];
@@ -122,7 +124,8 @@ std::optional<DataUrl> parse_data_url(std::string_view text) {
   const size_t slash = essence.find('/');
   url.type = "text";
   url.subtype = "plain";
-  if (slash != std::string_view::npos && is_token(essence.substr(0, slash)) && is_token(trimmed(essence.substr(slash + 1)))) {
+  if (slash != std::string_view::npos && is_token(essence.substr(0, slash)) &&
+      is_token(trimmed(essence.substr(slash + 1)))) {
     url.type = essence.substr(0, slash);
     url.subtype = trimmed(essence.substr(slash + 1));
   }
@@ -144,6 +147,5 @@ bool is_strict_base64(std::string_view text) {
   const int unused_bits = padding == 0 || digits.empty() ? 0 : base64_value(digits.back()) & (padding == 2 ? 15 : 3);
   return unused_bits == 0;
 }
-
 
 }  // namespace deepinfer

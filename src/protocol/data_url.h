@@ -13,7 +13,7 @@ namespace deepinfer {
 struct DataUrl {
   std::string type, subtype;  // lower case; text/plain when the header names no valid media type
   bool is_base64 = false;
-  std::string_view body;      // into the source, still escaped
+  std::string_view body;  // into the source, still escaped
 };
 
 // Nothing when `text` is no data: URL.

@@ -54,7 +54,10 @@ const char* name_of(ImageSource::Detail detail) {
 }
 
 Json error_record(const RequestError& error, bool recipe_compatible) {
-  Json out(Json::Object{{"stage", error.stage == RequestError::Stage::kParse ? "parse" : "convert"}, {"status", error.http_status}, {"exact", error.exact}, {"message", error.message}});
+  Json out(Json::Object{{"stage", error.stage == RequestError::Stage::kParse ? "parse" : "convert"},
+                        {"status", error.http_status},
+                        {"exact", error.exact},
+                        {"message", error.message}});
   const std::string type = error_type(error.http_status);
   out.set("type", type);
   out.set("param", recipe_compatible || error.param.empty() ? Json() : Json(error.param));
@@ -64,26 +67,34 @@ Json error_record(const RequestError& error, bool recipe_compatible) {
 
 Json inference_record(const InferenceOptions& inference) {
   Json constraint;
-  if (inference.constraint) constraint = Json::Object{{"kind", name_of(inference.constraint->kind)}, {"schema", inference.constraint->schema}};
-  return Json::Object{{"max_tokens", or_null(inference.max_tokens)}, {"temperature", seven_digits(inference.temperature)},
-                      {"top_p", seven_digits(inference.top_p)},      {"logprobs", inference.logprobs},
-                      {"top_logprobs", or_null(inference.top_logprobs)}, {"seed", or_null(inference.seed)},
+  if (inference.constraint)
+    constraint = Json::Object{{"kind", name_of(inference.constraint->kind)}, {"schema", inference.constraint->schema}};
+  return Json::Object{{"max_tokens", or_null(inference.max_tokens)},
+                      {"temperature", seven_digits(inference.temperature)},
+                      {"top_p", seven_digits(inference.top_p)},
+                      {"logprobs", inference.logprobs},
+                      {"top_logprobs", or_null(inference.top_logprobs)},
+                      {"seed", or_null(inference.seed)},
                       {"constraint", std::move(constraint)}};
 }
 
 Json parsing_record(const ParsingOptions& parsing) {
   Json::Array stops;
   for (const std::string& stop : parsing.stop_sequences) stops.emplace_back(stop);
-  return Json::Object{{"parse_tool_calls", parsing.parse_tool_calls}, {"starts_in_tool_calls", parsing.starts_in_tool_calls},
-                      {"parse_json_output", parsing.parse_json_output},
-                      {"thinking_initial_stage", parsing.thinking_stage ? Json(name_of(*parsing.thinking_stage)) : Json()},
-                      {"stop_sequences", std::move(stops)}};
+  return Json::Object{
+      {"parse_tool_calls", parsing.parse_tool_calls},
+      {"starts_in_tool_calls", parsing.starts_in_tool_calls},
+      {"parse_json_output", parsing.parse_json_output},
+      {"thinking_initial_stage", parsing.thinking_stage ? Json(name_of(*parsing.thinking_stage)) : Json()},
+      {"stop_sequences", std::move(stops)}};
 }
 
 Json image_record(const ImageSource& image) {
   Json out(Json::Object{{"kind", name_of(image.kind)}, {"detail", name_of(image.detail)}, {"path", image.path}});
   if (image.kind == ImageSource::Kind::kUrl) out.set("url", image.value);
-  else out.set("data_url_sha256", to_hex(sha256(std::span(reinterpret_cast<const uint8_t*>(image.value.data()), image.value.size()))));
+  else
+    out.set("data_url_sha256",
+            to_hex(sha256(std::span(reinterpret_cast<const uint8_t*>(image.value.data()), image.value.size()))));
   return out;
 }
 
@@ -108,19 +119,26 @@ Json settings_record(const ChatRequest& chat, Json record) {
 }
 
 Status apply_option(const std::string& name, const Json& value, DecodeOptions& options) {
-  const auto wrong = [&] { return invalid_argument(fmt::format("options.{}: unexpected value {}", name, to_json(value))); };
+  const auto wrong = [&] {
+    return invalid_argument(fmt::format("options.{}: unexpected value {}", name, to_json(value)));
+  };
   const bool is_count = value.is_integer() && value.as_uint() <= UINT32_MAX;
   if (name == "default_thinking_mode" && value.is_bool()) options.default_thinking = value.as_bool();
-  else if (name == "thinking_max_tokens_upper_bound" && is_count) options.thinking_max_tokens = static_cast<uint32_t>(value.as_uint());
-  else if (name == "non_thinking_max_tokens_upper_bound" && is_count) options.plain_max_tokens = static_cast<uint32_t>(value.as_uint());
+  else if (name == "thinking_max_tokens_upper_bound" && is_count)
+    options.thinking_max_tokens = static_cast<uint32_t>(value.as_uint());
+  else if (name == "non_thinking_max_tokens_upper_bound" && is_count)
+    options.plain_max_tokens = static_cast<uint32_t>(value.as_uint());
   else if (name == "model_alias" && value.is_object()) {
     for (const auto& [alias, version] : value.as_object()) {
       if (!version.is_string() || (version.as_string() != "v41" && version.as_string() != "v4")) return wrong();
       options.models[alias] = version.as_string() == "v41" ? PromptVersion::kV41 : PromptVersion::kV4;
     }
-  } else if (value.is_string() && name == "reasoning_content_behavior" && (value.as_string() == "Reject" || value.as_string() == "FillEmpty")) {
-    options.missing_reasoning = value.as_string() == "Reject" ? MissingReasoning::kReject : MissingReasoning::kFillEmpty;
-  } else if (value.is_string() && (value.as_string() == "Drop" || value.as_string() == "Reject") && name.ends_with("_web_search")) {
+  } else if (value.is_string() && name == "reasoning_content_behavior" &&
+             (value.as_string() == "Reject" || value.as_string() == "FillEmpty")) {
+    options.missing_reasoning =
+        value.as_string() == "Reject" ? MissingReasoning::kReject : MissingReasoning::kFillEmpty;
+  } else if (value.is_string() && (value.as_string() == "Drop" || value.as_string() == "Reject") &&
+             name.ends_with("_web_search")) {
     const WebSearch choice = value.as_string() == "Drop" ? WebSearch::kDrop : WebSearch::kReject;
     if (name == "responses_web_search") options.responses_web_search = choice;
     else if (name == "messages_web_search") options.messages_web_search = choice;
@@ -142,9 +160,12 @@ Result<Json> RecordEncoder::encode(const Json& record) const {
   const Json* protocol = record.find("protocol");
   if (!protocol || !protocol->is_string()) return invalid_argument("protocol: expected a string");
   const Codec* codec = find_codec(protocol->as_string());
-  if (!codec) return invalid_argument(fmt::format("protocol: expected chat, responses or messages, got \"{}\"", protocol->as_string()));
+  if (!codec)
+    return invalid_argument(
+        fmt::format("protocol: expected chat, responses or messages, got \"{}\"", protocol->as_string()));
   const Json *request = record.find("request"), *text = record.find("request_text");
-  if (!request && !(text && text->is_string())) return invalid_argument("expected a member \"request\" or a string \"request_text\"");
+  if (!request && !(text && text->is_string()))
+    return invalid_argument("expected a member \"request\" or a string \"request_text\"");
   DecodeOptions options;
   options.recipe_compatible = recipe_compatible_;
   if (const Json* given = record.find("options"))
@@ -154,13 +175,16 @@ Result<Json> RecordEncoder::encode(const Json& record) const {
   const uint64_t context_limit = limit && limit->is_integer() ? limit->as_uint() : kContextTokens;
 
   DecodedRequest decoded;
-  if (const Refusal refusal = codec->decode(text && text->is_string() ? text->as_string() : to_json(*request), options, decoded))
+  if (const Refusal refusal =
+          codec->decode(text && text->is_string() ? text->as_string() : to_json(*request), options, decoded))
     return Json(Json::Object{{"error", error_record(*refusal, recipe_compatible_)}});
-  ASSIGN_OR_RETURN(const EncodedConversation encoded, encode_prompt(decoded.chat.conversation, {decoded.chat.version}, tokens_));
+  ASSIGN_OR_RETURN(const EncodedConversation encoded,
+                   encode_prompt(decoded.chat.conversation, {decoded.chat.version}, tokens_));
   const RenderedPrompt rendered = render(encoded.prompt);
   const std::vector<TokenId> ids = tokenizer_->encode(encoded.prompt);
 
-  Json out(Json::Object{{"version", decoded.chat.version == PromptVersion::kV41 ? "v41" : "v4"}, {"prompt", rendered.text}});
+  Json out(
+      Json::Object{{"version", decoded.chat.version == PromptVersion::kV41 ? "v41" : "v4"}, {"prompt", rendered.text}});
   Json::Array spans, id_list, images;
   for (const Range& span : rendered.control_spans) spans.push_back(Json::Array{span.begin, span.end});
   for (const TokenId id : ids) id_list.emplace_back(id);

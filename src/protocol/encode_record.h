@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// One request of a JSON-lines file taken all the way to token ids: what `deepinfer encode` does with a line, and what the
-// golden records are compared with. In: {"protocol", "request" | "request_text", "options"?, "context_limit"?}. Out: prompt,
-// special ranges, ids, settings, images, or {"error": {...}} for a refused request.
+// One request of a JSON-lines file taken all the way to token ids: what `deepinfer encode` does with a line, and what
+// the golden records are compared with. In: {"protocol", "request" | "request_text", "options"?, "context_limit"?}.
+// Out: prompt, special ranges, ids, settings, images, or {"error": {...}} for a refused request.
 #pragma once
 
 #include <map>

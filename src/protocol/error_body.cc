@@ -9,7 +9,8 @@ namespace {
 
 Json error_members(const RequestError& error, const std::string& type, bool recipe_compatible) {
   const bool names_field = !recipe_compatible && !error.param.empty();
-  return Json::Object{{"message", error.message}, {"type", type}, {"param", names_field ? Json(error.param) : Json()}, {"code", type}};
+  return Json::Object{
+      {"message", error.message}, {"type", type}, {"param", names_field ? Json(error.param) : Json()}, {"code", type}};
 }
 
 std::string anthropic_type(int http_status) {
@@ -40,7 +41,8 @@ std::string openai_error_body(const RequestError& error, bool recipe_compatible)
 
 std::string anthropic_error_body(const RequestError& error, bool recipe_compatible) {
   if (recipe_compatible) return openai_error_body(error, true);
-  return to_json(Json(Json::Object{{"type", "error"}, {"error", error_members(error, anthropic_type(error.http_status), false)}}));
+  return to_json(
+      Json(Json::Object{{"type", "error"}, {"error", error_members(error, anthropic_type(error.http_status), false)}}));
 }
 
 }  // namespace deepinfer

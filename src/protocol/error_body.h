@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Error bodies. All protocols share OpenAI's shape, as the original does; Messages adds Anthropic's outer "type" so that
-// its clients read theirs. Source: chat.md 3.1.
+// Error bodies. All protocols share OpenAI's shape, as the original does; Messages adds Anthropic's outer "type" so
+// that its clients read theirs. Source: chat.md 3.1.
 #pragma once
 
 #include <string>

@@ -26,17 +26,23 @@ bool is_link(std::string_view value) {
 }
 
 std::string too_long(size_t length) {
-  return fmt::format("external link length {} too long, max link length {}. Consider passing file data directly with base64 data url instead.",
-                     length, kLinkBytesMax);
+  return fmt::format(
+      "external link length {} too long, max link length {}. Consider passing file data directly with base64 data url "
+      "instead.",
+      length, kLinkBytesMax);
 }
 
 std::string unsupported(std::string_view what) {
-  return fmt::format("You have uploaded an unsupported {0}. Please make sure your {0} is valid and has one of the following formats: webp, png, jpeg, and gif.", what);
+  return fmt::format(
+      "You have uploaded an unsupported {0}. Please make sure your {0} is valid and has one of the following formats: "
+      "webp, png, jpeg, and gif.",
+      what);
 }
 
 bool is_supported(const DataUrl& url) {
   static constexpr std::string_view kSubtypes[] = {"jpeg", "jpg", "png", "gif", "webp"};
-  return url.type == "image" && std::find(std::begin(kSubtypes), std::end(kSubtypes), url.subtype) != std::end(kSubtypes);
+  return url.type == "image" &&
+         std::find(std::begin(kSubtypes), std::end(kSubtypes), url.subtype) != std::end(kSubtypes);
 }
 
 ImageSource::Detail detail_of(const Json* detail) {
@@ -48,10 +54,11 @@ ImageSource::Detail detail_of(const Json* detail) {
 }
 
 bool is_unprintable(char32_t c) {
-  static constexpr std::pair<char32_t, char32_t> kRanges[] = {{0, 0x1F},         {0x7F, 0x9F},     {0xAD, 0xAD},     {0x300, 0x36F},
-                                                              {0x200B, 0x200F},  {0x2028, 0x202E}, {0x2060, 0x206F}, {0xE000, 0xF8FF},
-                                                              {0xFE00, 0xFE0F},  {0xFEFF, 0xFEFF}, {0xE0000, 0x10FFFF}};
-  return std::any_of(std::begin(kRanges), std::end(kRanges), [&](const auto& range) { return c >= range.first && c <= range.second; });
+  static constexpr std::pair<char32_t, char32_t> kRanges[] = {
+      {0, 0x1F},        {0x7F, 0x9F},     {0xAD, 0xAD},     {0x300, 0x36F},   {0x200B, 0x200F},   {0x2028, 0x202E},
+      {0x2060, 0x206F}, {0xE000, 0xF8FF}, {0xFE00, 0xFE0F}, {0xFEFF, 0xFEFF}, {0xE0000, 0x10FFFF}};
+  return std::any_of(std::begin(kRanges), std::end(kRanges),
+                     [&](const auto& range) { return c >= range.first && c <= range.second; });
 }
 
 // In quotation marks, what cannot be seen escaped.
@@ -89,7 +96,8 @@ Refusal read_address(std::string value, const std::string& path, ImageSource& ou
     out.kind = ImageSource::Kind::kUrl;
   } else {
     const auto url = parse_data_url(value);
-    if (!url || value.find("base64,") == std::string::npos) return refuse(path + ": Unsupported image_url format", path);
+    if (!url || value.find("base64,") == std::string::npos)
+      return refuse(path + ": Unsupported image_url format", path);
     if (!is_supported(*url)) return refuse(path + ": " + unsupported("image"), path);
     if (!data_url_bytes(*url)) return refuse(path + ": Invalid base64 data", path);
     out.kind = ImageSource::Kind::kDataUrl;
@@ -101,7 +109,8 @@ Refusal read_address(std::string value, const std::string& path, ImageSource& ou
 }  // namespace
 
 Refusal check_image_url(const Json& block, const std::string& path, size_t block_idx) {
-  return check_link(block.find("image_url")->find("url")->as_string(), path, fmt::format("{}.image_url.url[{}]: image_url.url ", path, block_idx));
+  return check_link(block.find("image_url")->find("url")->as_string(), path,
+                    fmt::format("{}.image_url.url[{}]: image_url.url ", path, block_idx));
 }
 
 Refusal read_image_address(std::string address, const Json* detail, const std::string& path, ImageSource& out) {
@@ -113,7 +122,8 @@ Refusal take_file(Json& block, const std::string& path, std::string& address) {
   const bool has_id = present(block, "file_id"), has_data = present(block, "file_data");
   if (!has_id && !has_data) return refuse(path + ": file must have a file_id or file_data", path);
   if (has_id && has_data) return refuse(path + ": file cannot have both file_id and file_data", path);
-  if (has_id && present(block, "filename")) return refuse(path + ": file cannot have filename when file_id is present", path);
+  if (has_id && present(block, "filename"))
+    return refuse(path + ": file cannot have filename when file_id is present", path);
   if (has_id) return refuse(path + ": " + kFileIdUnsupported, path);
   std::string& data = block.find("file_data")->as_string();
   const auto url = parse_data_url(data);
@@ -170,14 +180,20 @@ Refusal check_image_limits(const std::vector<Message>& messages, const RequestLi
   for (const Message& message : messages)
     for (const ImageSource& image : message.content.images) {
       if (++num_images > limits.images_max)
-        return refuse(fmt::format("{}: Too many images: max {} images per request, got more", image.path, limits.images_max), image.path);
+        return refuse(
+            fmt::format("{}: Too many images: max {} images per request, got more", image.path, limits.images_max),
+            image.path);
       if (image.kind == ImageSource::Kind::kUrl) continue;
       // Base64 in a data URL: three quarters of the characters, exact enough for a limit and free of a second decoding.
       const size_t size = image.kind == ImageSource::Kind::kBytes ? image.value.size() : image.value.size() / 4 * 3;
       if (size > limits.image_bytes_max)
-        return refuse(fmt::format("{}: image file size exceeds limit {} MB", image.path, limits.image_bytes_max / kMegabyte), image.path);
+        return refuse(
+            fmt::format("{}: image file size exceeds limit {} MB", image.path, limits.image_bytes_max / kMegabyte),
+            image.path);
       if ((num_bytes += size) > limits.images_total_bytes_max)
-        return refuse(fmt::format("{}: Total image size exceeds the limit: max {} MB per request, got more", image.path, limits.images_total_bytes_max / kMegabyte), image.path);
+        return refuse(fmt::format("{}: Total image size exceeds the limit: max {} MB per request, got more", image.path,
+                                  limits.images_total_bytes_max / kMegabyte),
+                      image.path);
     }
   return {};
 }

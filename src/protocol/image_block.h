@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Image blocks of the three protocols -> ImageSource, with each protocol's checks and words. Nothing is fetched or decoded
-// here beyond the check that the bytes are base64. Source: chat.md 7.1.
+// Image blocks of the three protocols -> ImageSource, with each protocol's checks and words. Nothing is fetched or
+// decoded here beyond the check that the bytes are base64. Source: chat.md 7.1.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ namespace deepinfer {
 
 // `path` is where error messages place the image. Values are moved out of the block.
 
-// Chat and Responses check the blocks of a message in two passes: first what each block holds and the length of links, then
-// the data URLs.
+// Chat and Responses check the blocks of a message in two passes: first what each block holds and the length of links,
+// then the data URLs.
 
 // Chat, first pass: {"type":"file","file_data",...}; what remains is an address as image_url holds one.
 Refusal take_file(Json& block, const std::string& path, std::string& address);
@@ -24,7 +24,8 @@ Refusal take_file(Json& block, const std::string& path, std::string& address);
 Refusal check_image_url(const Json& block, const std::string& path, size_t block_idx);
 // Chat, second pass.
 Refusal read_image_address(std::string address, const Json* detail, const std::string& path, ImageSource& out);
-// Responses, first pass: {"type":"input_image","image_url","detail","file_id"}; `block_path` is path plus the block's index.
+// Responses, first pass: {"type":"input_image","image_url","detail","file_id"}; `block_path` is path plus the block's
+// index.
 Refusal check_input_image(const Json& block, const std::string& block_path);
 // Responses, second pass.
 Refusal read_input_image(Json& block, const std::string& path, ImageSource& out);

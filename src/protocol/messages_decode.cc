@@ -20,7 +20,8 @@ namespace deepinfer {
 
 namespace {
 
-constexpr const char* kEachUse = "Each `tool_use` block must have a corresponding `tool_result` block in the next message.";
+constexpr const char* kEachUse =
+    "Each `tool_use` block must have a corresponding `tool_result` block in the next message.";
 
 std::string lower_ascii(std::string_view text) {
   std::string out(text);
@@ -62,7 +63,8 @@ class Decoder {
       Json& tool = tools->as_array()[i];
       const std::string path = fmt::format("tools[{}]", i);
       if (const Json* type = member(tool, "type"); type && type->as_string() != "custom") {
-        const bool drops = type->as_string().starts_with("web_search") && options_.messages_web_search == WebSearch::kDrop;
+        const bool drops =
+            type->as_string().starts_with("web_search") && options_.messages_web_search == WebSearch::kDrop;
         if (!drops) return refuse(path + ": server tools are not supported", path);
         dropped_.insert(take_text(tool, "name"));
         continue;
@@ -78,8 +80,11 @@ class Decoder {
       declared.tool.defer_loading = chat_.version == PromptVersion::kV41 && flag_member(tool, "defer_loading");
       tools_.push_back(std::move(declared));
     }
-    const bool all_deferred = !tools_.empty() && std::all_of(tools_.begin(), tools_.end(), [](const DeclaredTool& each) { return each.tool.defer_loading; });
-    if (all_deferred) return refuse("tools: at least one tool must have defer_loading=false. All tools cannot be deferred.", "tools");
+    const bool all_deferred =
+        !tools_.empty() &&
+        std::all_of(tools_.begin(), tools_.end(), [](const DeclaredTool& each) { return each.tool.defer_loading; });
+    if (all_deferred)
+      return refuse("tools: at least one tool must have defer_loading=false. All tools cannot be deferred.", "tools");
     return {};
   }
 
@@ -95,14 +100,17 @@ class Decoder {
     if (!choice) return wish;
     const std::string& type = choice->find("type")->as_string();
     if (type == "none") wish.choice = ToolChoice::kNone;
-    if (type == "any" && !options_.recipe_compatible) wish.choice = ToolChoice::kRequired;  // the original does not force a call
-    if (type == "tool" && !dropped_.contains(choice->find("name")->as_string())) wish.name = choice->find("name")->as_string();
+    if (type == "any" && !options_.recipe_compatible)
+      wish.choice = ToolChoice::kRequired;  // the original does not force a call
+    if (type == "tool" && !dropped_.contains(choice->find("name")->as_string()))
+      wish.name = choice->find("name")->as_string();
     return wish;
   }
 
   void choose_thinking() {
     ThinkingWish wish;
-    if (const Json* thinking = member(request_, "thinking")) wish.enabled = thinking->find("type")->as_string() != "disabled";
+    if (const Json* thinking = member(request_, "thinking"))
+      wish.enabled = thinking->find("type")->as_string() != "disabled";
     if (const Json* config = member(request_, "output_config")) wish.effort = config->find("effort");
     apply_thinking(wish, options_, chat_.conversation);
   }
@@ -125,7 +133,8 @@ class Decoder {
     ContentJoiner joiner;
     for (const Json& block : system->as_array()) {
       const std::string& text = block.find("text")->as_string();
-      const bool is_billing = &block == &system->as_array().front() && lower_ascii(text.substr(0, std::string_view(kBillingHeader).size())) == kBillingHeader;
+      const bool is_billing = &block == &system->as_array().front() &&
+                              lower_ascii(text.substr(0, std::string_view(kBillingHeader).size())) == kBillingHeader;
       if (!is_billing) joiner.add_text(text);
     }
     add(Role::kSystem).content = joiner.take();
@@ -135,12 +144,15 @@ class Decoder {
     Json::Array& messages = request_.find("messages")->as_array();
     if (messages.empty()) return refuse("messages: at least one message is required", "messages");
     if (messages.size() > options_.limits.messages_max)
-      return refuse(fmt::format("messages: {} were sent, at most {} are accepted", messages.size(), options_.limits.messages_max), "messages");
+      return refuse(
+          fmt::format("messages: {} were sent, at most {} are accepted", messages.size(), options_.limits.messages_max),
+          "messages");
     for (size_t i = 0; i < messages.size(); ++i) {
       const std::string& role = messages[i].find("role")->as_string();
       Json& content = *messages[i].find("content");
       const std::string path = fmt::format("messages.{}", i);
-      if (content.is_array() && content.as_array().empty() && role != "system") return refuse(path + ": all messages must have non-empty content", path);
+      if (content.is_array() && content.as_array().empty() && role != "system")
+        return refuse(path + ": all messages must have non-empty content", path);
       if (role != "user") REFUSE_IF(refuse_unanswered(path + ": "));
       if (role == "user") REFUSE_IF(read_user(content, i));
       else if (role == "assistant") REFUSE_IF(read_assistant(content, path));
@@ -151,13 +163,21 @@ class Decoder {
 
   // A block that stands in a message of the wrong role.
   static Refusal check_role(const std::string& type, std::string_view role, const std::string& path) {
-    struct Rule { const char* type; const char* role; const char* name; };
-    static constexpr Rule kRules[] = {{"tool_use", "assistant", "tool_use"}, {"server_tool_use", "assistant", "tool_use"},
-                                      {"tool_result", "user", "tool_result"}, {"tool_addition", "system", "tool_addition"},
+    struct Rule {
+      const char* type;
+      const char* role;
+      const char* name;
+    };
+    static constexpr Rule kRules[] = {{"tool_use", "assistant", "tool_use"},
+                                      {"server_tool_use", "assistant", "tool_use"},
+                                      {"tool_result", "user", "tool_result"},
+                                      {"tool_addition", "system", "tool_addition"},
                                       {"web_search_tool_result", "assistant", "web_search_tool_result"}};
-    if (type == "thinking" && role != "assistant") return refuse(path + ".content: thinking blocks may only be in `assistant` messages", path);
+    if (type == "thinking" && role != "assistant")
+      return refuse(path + ".content: thinking blocks may only be in `assistant` messages", path);
     for (const Rule& rule : kRules)
-      if (type == rule.type && role != rule.role) return refuse(fmt::format("{}: `{}` blocks can only be in `{}` messages", path, rule.name, rule.role), path);
+      if (type == rule.type && role != rule.role)
+        return refuse(fmt::format("{}: `{}` blocks can only be in `{}` messages", path, rule.name, rule.role), path);
     return {};
   }
 
@@ -167,7 +187,9 @@ class Decoder {
       if (!answered_.contains(id)) ids.push_back(id);
     if (ids.empty()) return {};
     std::sort(ids.begin(), ids.end());
-    return refuse(fmt::format("{}`tool_use` ids were found without `tool_result` blocks immediately after: {}. {}", start, fmt::join(ids, ", "), kEachUse), "messages");
+    return refuse(fmt::format("{}`tool_use` ids were found without `tool_result` blocks immediately after: {}. {}",
+                              start, fmt::join(ids, ", "), kEachUse),
+                  "messages");
   }
 
   static std::string document_text(const Json& block) {
@@ -223,10 +245,16 @@ class Decoder {
   Refusal read_result(Json& block, const std::string& path, std::vector<ToolDefinition>& introduced) {
     std::string id = take_text(block, "tool_use_id");
     if (std::find(open_uses_.begin(), open_uses_.end(), id) == open_uses_.end())
-      return refuse(fmt::format("unexpected `{}: tool_use_id` found in `tool_result` blocks: {}. Each `tool_result` block must have a corresponding "
-                                "`tool_use` block in the previous message.", path, id), path);
+      return refuse(fmt::format("unexpected `{}: tool_use_id` found in `tool_result` blocks: {}. Each `tool_result` "
+                                "block must have a corresponding "
+                                "`tool_use` block in the previous message.",
+                                path, id),
+                    path);
     if (!answered_.insert(id).second)
-      return refuse(fmt::format("{}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {}", path, id), path);
+      return refuse(
+          fmt::format("{}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {}",
+                      path, id),
+          path);
     Json* content = member(block, "content");
     MessageContent read;
     if (content && content->is_string()) read.text = std::move(content->as_string());
@@ -237,7 +265,8 @@ class Decoder {
     return {};
   }
 
-  Refusal read_result_blocks(Json::Array& blocks, const std::string& path, std::vector<ToolDefinition>& introduced, MessageContent& out) {
+  Refusal read_result_blocks(Json::Array& blocks, const std::string& path, std::vector<ToolDefinition>& introduced,
+                             MessageContent& out) {
     for (const Json& block : blocks) {  // references first: they are refused before any image is looked at
       if (block.find("type")->as_string() != "tool_reference") continue;
       const std::string& name = block.find("tool_name")->as_string();
@@ -247,8 +276,11 @@ class Decoder {
     }
     ContentJoiner joiner;
     for (size_t k = 0; k < blocks.size(); ++k) {
-      if (blocks[k].find("type")->as_string() == "tool_reference") joiner.add_text(blocks[k].find("tool_name")->as_string());
-      else REFUSE_IF(join_plain_block(blocks[k], path + ".tool_result", fmt::format("{}.tool_result.content[{}]", path, k), joiner));
+      if (blocks[k].find("type")->as_string() == "tool_reference")
+        joiner.add_text(blocks[k].find("tool_name")->as_string());
+      else
+        REFUSE_IF(join_plain_block(blocks[k], path + ".tool_result", fmt::format("{}.tool_result.content[{}]", path, k),
+                                   joiner));
     }
     out = joiner.take();
     return {};
@@ -271,12 +303,13 @@ class Decoder {
         std::string thought = take_text(block, "thinking");
         message.reasoning = message.reasoning ? *message.reasoning + "\n\n" + thought : std::move(thought);
       } else if (type == "server_tool_use" || type == "web_search_tool_result") {
-        if (options_.messages_web_search == WebSearch::kReject) return refuse("Unsupported content block: server tools are not supported", path);
+        if (options_.messages_web_search == WebSearch::kReject)
+          return refuse("Unsupported content block: server tools are not supported", path);
       } else {
         REFUSE_IF(refuse_unanswered(fmt::format("{}.{}: ", path, j)));
         ContentJoiner joiner;
         const std::string at = fmt::format("{}.content[{}]", path, j);
-      REFUSE_IF(join_plain_block(block, at, at, joiner));
+        REFUSE_IF(join_plain_block(block, at, at, joiner));
         const MessageContent read = joiner.take();
         if (!read.images.empty()) return refuse("Image in assistant message is unsupported", path);
         if (!text.empty()) text += "\n\n";
@@ -291,7 +324,8 @@ class Decoder {
     call.id = take_text(block, "id");
     call.name = take_text(block, "name");
     call.arguments = spelled_json(*block.find("input"), {NumberSpelling::kPlain, true});
-    if (std::find(open_uses_.begin(), open_uses_.end(), call.id) != open_uses_.end()) return refuse(path + ": `tool_use` ids must be unique", path);
+    if (std::find(open_uses_.begin(), open_uses_.end(), call.id) != open_uses_.end())
+      return refuse(path + ": `tool_use` ids must be unique", path);
     open_uses_.push_back(call.id);
     if (!message.tool_calls) message.tool_calls.emplace();
     message.tool_calls->push_back(std::move(call));
@@ -344,7 +378,8 @@ class Decoder {
     const Json* config = member(request_, "output_config");
     const Json* effort = config ? member(*config, "effort") : nullptr;
     if (!effort || !effort->is_integer() || effort->as_int() >= 1) return {};
-    return refuse("Invalid output_config.effort value, the valid range of output_config.effort is [1, 100]", "output_config.effort");
+    return refuse("Invalid output_config.effort value, the valid range of output_config.effort is [1, 100]",
+                  "output_config.effort");
   }
 
   void finish() {
@@ -364,8 +399,8 @@ class Decoder {
   ChatRequest& chat_;
   std::vector<Message>& messages_;
   std::vector<DeclaredTool> tools_;
-  std::unordered_set<std::string> dropped_;   // names of server tools that were left out
-  std::vector<std::string> open_uses_;        // calls of the assistant message before, in order
+  std::unordered_set<std::string> dropped_;  // names of server tools that were left out
+  std::vector<std::string> open_uses_;       // calls of the assistant message before, in order
   std::unordered_set<std::string> answered_;
 };
 

@@ -18,9 +18,10 @@ Shape::Variant text_block() { return {"text", {{"text", Shape::text(), kRequired
 
 Shape::Variant image_block() {
   const Shape media = Shape::word({"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"});
-  const Shape source = Shape::tagged("type", {{"base64", {{"media_type", media, kRequired}, {"data", Shape::text(), kRequired}}},
-                                              {"url", {{"url", Shape::text(), kRequired}}},
-                                              {"file", {{"file_id", Shape::text(), kRequired}}}});
+  const Shape source =
+      Shape::tagged("type", {{"base64", {{"media_type", media, kRequired}, {"data", Shape::text(), kRequired}}},
+                             {"url", {{"url", Shape::text(), kRequired}}},
+                             {"file", {{"file_id", Shape::text(), kRequired}}}});
   return {"image", {{"source", source, kRequired}}};
 }
 
@@ -29,18 +30,26 @@ Shape::Variant document_block() {
 }
 
 Shape message() {
-  const Shape inner = Shape::tagged("type", {text_block(), image_block(), document_block(), {"tool_reference", {{"tool_name", Shape::text(), kRequired}}}});
+  const Shape inner = Shape::tagged(
+      "type",
+      {text_block(), image_block(), document_block(), {"tool_reference", {{"tool_name", Shape::text(), kRequired}}}});
   const Shape reference = Shape::tagged("type", {{"tool_reference", {{"name", Shape::text(), kRequired}}}});
-  const Fields use = {{"id", Shape::text(), kRequired}, {"name", Shape::text(), kRequired}, {"input", Shape::any(), kRequired}};
+  const Fields use = {
+      {"id", Shape::text(), kRequired}, {"name", Shape::text(), kRequired}, {"input", Shape::any(), kRequired}};
   const Shape block = Shape::tagged(
-      "type", {text_block(), image_block(), document_block(),
-               {"tool_result", {{"tool_use_id", Shape::text(), kRequired}, {"content", text_or(inner)}, {"is_error", Shape::boolean()}}},
-               {"thinking", {{"thinking", Shape::text(), kRequired}, {"signature", Shape::text()}}},
-               {"tool_use", use},
-               {"server_tool_use", use},
-               {"web_search_tool_result", {{"tool_use_id", Shape::text(), kRequired}, {"content", Shape::any(), kRequired}}},
-               {"tool_addition", {{"tool", reference, kRequired}}}});
-  return Shape::record({{"role", Shape::word({"user", "assistant", "system"}), kRequired}, {"content", text_or(block), kRequired}});
+      "type",
+      {text_block(),
+       image_block(),
+       document_block(),
+       {"tool_result",
+        {{"tool_use_id", Shape::text(), kRequired}, {"content", text_or(inner)}, {"is_error", Shape::boolean()}}},
+       {"thinking", {{"thinking", Shape::text(), kRequired}, {"signature", Shape::text()}}},
+       {"tool_use", use},
+       {"server_tool_use", use},
+       {"web_search_tool_result", {{"tool_use_id", Shape::text(), kRequired}, {"content", Shape::any(), kRequired}}},
+       {"tool_addition", {{"tool", reference, kRequired}}}});
+  return Shape::record(
+      {{"role", Shape::word({"user", "assistant", "system"}), kRequired}, {"content", text_or(block), kRequired}});
 }
 
 Shape tool_choice() {
@@ -53,8 +62,11 @@ Shape tool_choice() {
 Shape request(bool recipe_compatible) {
   const Shape effort = Shape::word(effort_words());
   // A server tool may lack a name; read_tools demands it of the others.
-  const Shape tool = Shape::record({{"name", Shape::text(), false, false}, {"description", Shape::text()}, {"input_schema", Shape::any()},
-                                    {"type", Shape::text(), false, false}, {"defer_loading", Shape::boolean()}});
+  const Shape tool = Shape::record({{"name", Shape::text(), false, false},
+                                    {"description", Shape::text()},
+                                    {"input_schema", Shape::any()},
+                                    {"type", Shape::text(), false, false},
+                                    {"defer_loading", Shape::boolean()}});
   Fields fields = {
       {"model", Shape::text(), kRequired},
       {"messages", Shape::list(message()), kRequired},
@@ -66,8 +78,10 @@ Shape request(bool recipe_compatible) {
       {"stream", Shape::boolean()},
       {"tools", Shape::list(tool)},
       {"tool_choice", tool_choice()},
-      {"thinking", Shape::record({{"type", Shape::word({"adaptive", "enabled", "disabled"}), kRequired}, {"budget_tokens", Shape::unsigned_up_to(UINT64_MAX)}})},
-      {"output_config", Shape::record({{"effort", recipe_compatible ? effort : Shape::either(effort, Shape::unsigned_up_to(100))}})},
+      {"thinking", Shape::record({{"type", Shape::word({"adaptive", "enabled", "disabled"}), kRequired},
+                                  {"budget_tokens", Shape::unsigned_up_to(UINT64_MAX)}})},
+      {"output_config",
+       Shape::record({{"effort", recipe_compatible ? effort : Shape::either(effort, Shape::unsigned_up_to(100))}})},
       {"metadata", Shape::record({{"user_id", Shape::text()}})}};
   if (!recipe_compatible) fields.push_back({"top_k", Shape::unsigned_up_to(UINT32_MAX)});
   return Shape::record(std::move(fields));

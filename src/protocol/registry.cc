@@ -11,7 +11,8 @@ namespace deepinfer {
 namespace {
 
 constexpr Codec kCodecs[] = {
-    {Protocol::kChatCompletions, "chat", "/v1/chat/completions", decode_chat_completions, make_chat_completions_encoder, openai_error_body},
+    {Protocol::kChatCompletions, "chat", "/v1/chat/completions", decode_chat_completions, make_chat_completions_encoder,
+     openai_error_body},
     {Protocol::kResponses, "responses", "/v1/responses", decode_responses, make_responses_encoder, openai_error_body},
     {Protocol::kMessages, "messages", "/v1/messages", decode_messages, make_messages_encoder, anthropic_error_body},
 };

@@ -17,7 +17,8 @@ Refusal read_body(std::string_view body, const Shape& shape, const DecodeOptions
   error.exact = false;
   if (body.size() > options.limits.body_bytes_max) {
     error.http_status = 413;
-    error.message = fmt::format("The request body has {} bytes, at most {} are accepted", body.size(), options.limits.body_bytes_max);
+    error.message = fmt::format("The request body has {} bytes, at most {} are accepted", body.size(),
+                                options.limits.body_bytes_max);
     return error;
   }
   JsonLimits limits;
@@ -40,7 +41,9 @@ Refusal choose_model(const Json& request, const DecodeOptions& options, ChatRequ
   if (found == options.models.end()) {
     std::vector<std::string_view> names;
     for (const auto& [name, version] : options.models) names.push_back(name);
-    return refuse(fmt::format("The supported API model names are {}, but you passed {}.", fmt::join(names, ", "), chat.model), "model");
+    return refuse(
+        fmt::format("The supported API model names are {}, but you passed {}.", fmt::join(names, ", "), chat.model),
+        "model");
   }
   chat.version = found->second;
   return {};
@@ -104,8 +107,8 @@ void append_content(MessageContent& content, std::string_view separator, Message
 namespace {
 
 bool is_white_space(char32_t c) {
-  return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
-         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+  return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
+         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 }  // namespace

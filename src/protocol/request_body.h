@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Steps every decoder shares: bytes -> checked JSON, the model's name, typed access to checked fields, and message content
-// put together from blocks.
+// Steps every decoder shares: bytes -> checked JSON, the model's name, typed access to checked fields, and message
+// content put together from blocks.
 #pragma once
 
 #include <optional>
@@ -25,8 +25,8 @@ const Json* member(const Json& object, std::string_view key);
 Json* member(Json& object, std::string_view key);
 std::optional<float> float_member(const Json& object, std::string_view key);
 std::optional<uint64_t> unsigned_member(const Json& object, std::string_view key);
-bool flag_member(const Json& object, std::string_view key);          // absent: false
-std::string take_text(Json& object, std::string_view key);           // absent: ""
+bool flag_member(const Json& object, std::string_view key);  // absent: false
+std::string take_text(Json& object, std::string_view key);   // absent: ""
 std::optional<std::string> take_optional_text(Json& object, std::string_view key);
 
 // Content from parts: texts and images are joined by blank lines.

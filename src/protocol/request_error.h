@@ -30,8 +30,8 @@ inline Refusal refuse(std::string message, std::string param = "") {
 }
 
 // Leaves the enclosing function (which returns a Refusal) when the expression refuses.
-#define REFUSE_IF(expression) \
-  do {                        \
+#define REFUSE_IF(expression)                                          \
+  do {                                                                 \
     if (::deepinfer::Refusal refusal_ = (expression)) return refusal_; \
   } while (0)
 

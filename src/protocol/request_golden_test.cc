@@ -46,7 +46,8 @@ std::vector<Json> records() {
 
 // The part of a message that stands before a library's own words.
 std::string own_words(const std::string& message) {
-  for (const char* start : {"Invalid schema for function '", "Invalid tool parameters schema : ", "Invalid json schema: "})
+  for (const char* start :
+       {"Invalid schema for function '", "Invalid tool parameters schema : ", "Invalid json schema: "})
     if (message.starts_with(start)) return message.substr(0, message.find(": ", std::string_view(start).size() - 2));
   return "";
 }
@@ -63,7 +64,9 @@ void expect_same_error(const Json& expected, const Json& result) {
   }
 }
 
-bool close(const Json& a, const Json& b) { return std::abs(a.as_double() - b.as_double()) <= 1e-6 * std::abs(a.as_double()); }
+bool close(const Json& a, const Json& b) {
+  return std::abs(a.as_double() - b.as_double()) <= 1e-6 * std::abs(a.as_double());
+}
 
 void expect_same_result(const Json& expected, const Json& result) {
   ASSERT_FALSE(result.find("error")) << to_json(*result.find("error"));
@@ -89,7 +92,12 @@ void expect_right(const Json& record, const Json& result) {
   if (note == "strict tool with $defs") {
     const std::string defs = R"("$defs": {"N": {"type": "integer"}})";
     EXPECT_NE(prompt.find(defs), std::string::npos) << prompt;
-    EXPECT_NE(result.find("inference")->find("constraint")->find("schema")->as_string().find(R"("$defs":{"N":{"type":"integer"}})"), std::string::npos);
+    EXPECT_NE(result.find("inference")
+                  ->find("constraint")
+                  ->find("schema")
+                  ->as_string()
+                  .find(R"("$defs":{"N":{"type":"integer"}})"),
+              std::string::npos);
   } else if (note == "client tool with type custom") {
     Json without = record;
     Json::Object& tool = without.find("request")->find("tools")->as_array()[0].as_object();

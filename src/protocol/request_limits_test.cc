@@ -24,7 +24,8 @@ Outcome decode(const char* protocol, const std::string& body, const DecodeOption
 
 // A Chat request with `members` added.
 std::string chat(const std::string& members, const std::string& messages = R"([{"role":"user","content":"json"}])") {
-  return fmt::format(R"({{"model":"DeepSeek-V4.1-Flash","messages":{}{}{}}})", messages, members.empty() ? "" : ",", members);
+  return fmt::format(R"({{"model":"DeepSeek-V4.1-Flash","messages":{}{}{}}})", messages, members.empty() ? "" : ",",
+                     members);
 }
 
 void expect_refused(const Outcome& outcome, const std::string& param) {
@@ -40,7 +41,8 @@ DecodeOptions limited(void (*set)(RequestLimits&)) {
 }
 
 const char* kTool = R"({"type":"function","function":{"name":"f"}})";
-const char* kImage = R"({"type":"image_url","image_url":{"url":"data:image/png;base64,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}})";
+const char* kImage =
+    R"({"type":"image_url","image_url":{"url":"data:image/png;base64,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"}})";
 
 }  // namespace
 
@@ -60,7 +62,8 @@ TEST(RequestLimits, NestingDepth) {
 
 TEST(RequestLimits, MessagesOfEveryProtocol) {
   const auto options = limited([](RequestLimits& limits) { limits.messages_max = 2; });
-  const std::string list = R"([{"role":"user","content":"a"},{"role":"user","content":"a"},{"role":"user","content":"a"}])";
+  const std::string list =
+      R"([{"role":"user","content":"a"},{"role":"user","content":"a"},{"role":"user","content":"a"}])";
   expect_refused(decode("chat", chat("", list), options), "messages");
   expect_refused(decode("messages", chat("", list), options), "messages");
   expect_refused(decode("responses", R"({"model":"DeepSeek-V4.1-Flash","input":)" + list + "}", options), "input");
@@ -71,25 +74,36 @@ TEST(RequestLimits, ToolsAndSchemaSize) {
   expect_refused(decode("chat", chat(fmt::format(R"("tools":[{},{}])", kTool, kTool)), count), "tools");
   const auto size = limited([](RequestLimits& limits) { limits.tool_schema_bytes_max = 50; });
   const std::string schema = R"({"type":"object","description":")" + std::string(50, 'd') + "\"}";
-  EXPECT_TRUE(decode("chat", chat(R"("tools":[{"type":"function","function":{"name":"f","parameters":)" + schema + "}}]"), size).refusal);
-  EXPECT_TRUE(decode("chat", chat(R"("response_format":{"type":"json_schema","json_schema":{"schema":)" + schema + "}}"), size).refusal);
+  EXPECT_TRUE(
+      decode("chat", chat(R"("tools":[{"type":"function","function":{"name":"f","parameters":)" + schema + "}}]"), size)
+          .refusal);
+  EXPECT_TRUE(
+      decode("chat", chat(R"("response_format":{"type":"json_schema","json_schema":{"schema":)" + schema + "}}"), size)
+          .refusal);
 }
 
 TEST(RequestLimits, ImageCountAndBytes) {
   const std::string two = fmt::format(R"([{{"role":"user","content":[{},{}]}}])", kImage, kImage);
   EXPECT_FALSE(decode("chat", chat("", two)).refusal);
-  expect_refused(decode("chat", chat("", two), limited([](RequestLimits& limits) { limits.images_max = 1; })), ".messages[0]");
-  expect_refused(decode("chat", chat("", two), limited([](RequestLimits& limits) { limits.image_bytes_max = 10; })), ".messages[0]");
-  expect_refused(decode("chat", chat("", two), limited([](RequestLimits& limits) { limits.images_total_bytes_max = 60; })), ".messages[0]");
+  expect_refused(decode("chat", chat("", two), limited([](RequestLimits& limits) { limits.images_max = 1; })),
+                 ".messages[0]");
+  expect_refused(decode("chat", chat("", two), limited([](RequestLimits& limits) { limits.image_bytes_max = 10; })),
+                 ".messages[0]");
+  expect_refused(
+      decode("chat", chat("", two), limited([](RequestLimits& limits) { limits.images_total_bytes_max = 60; })),
+      ".messages[0]");
 }
 
 TEST(RequestShape, MismatchNamesThePath) {
-  expect_refused(decode("chat", chat("", R"([{"role":"user","content":[{"type":"text","text":1}]}])")), "messages[0].content[0].text");
+  expect_refused(decode("chat", chat("", R"([{"role":"user","content":[{"type":"text","text":1}]}])")),
+                 "messages[0].content[0].text");
   expect_refused(decode("chat", chat(R"("tools":[{"type":"function"}])")), "tools[0].function");
   expect_refused(decode("chat", chat(R"("max_tokens":-1)")), "max_tokens");
   expect_refused(decode("chat", chat(R"("thinking":{"type":"off"})")), "thinking.type");
-  expect_refused(decode("responses", R"({"model":"m","input":[{"type":"function_call","call_id":"1","name":"f"}]})"), "input[0].arguments");
-  expect_refused(decode("messages", R"({"model":"m","messages":[{"role":"user","content":[{"type":"zz"}]}]})"), "messages[0].content[0].type");
+  expect_refused(decode("responses", R"({"model":"m","input":[{"type":"function_call","call_id":"1","name":"f"}]})"),
+                 "input[0].arguments");
+  expect_refused(decode("messages", R"({"model":"m","messages":[{"role":"user","content":[{"type":"zz"}]}]})"),
+                 "messages[0].content[0].type");
 }
 
 TEST(BeyondRecipe, ForcedCallsThinkAndRefuseOnlyUnderCompatibility) {
@@ -105,8 +119,9 @@ TEST(BeyondRecipe, ForcedCallsThinkAndRefuseOnlyUnderCompatibility) {
 }
 
 TEST(BeyondRecipe, AnyForcesACallInMessages) {
-  const std::string body = R"({"model":"DeepSeek-V4.1-Flash","messages":[{"role":"user","content":"a"}],"thinking":{"type":"disabled"},)"
-                           R"("tools":[{"name":"f","input_schema":{"type":"object"}}],"tool_choice":{"type":"any"}})";
+  const std::string body =
+      R"({"model":"DeepSeek-V4.1-Flash","messages":[{"role":"user","content":"a"}],"thinking":{"type":"disabled"},)"
+      R"("tools":[{"name":"f","input_schema":{"type":"object"}}],"tool_choice":{"type":"any"}})";
   EXPECT_EQ(decode("messages", body).request.chat.conversation.tool_choice, ToolChoice::kRequired);
   DecodeOptions recipe;
   recipe.recipe_compatible = true;
@@ -138,9 +153,11 @@ TEST(BeyondRecipe, SamplingFieldsActAsAsked) {
 }
 
 TEST(BeyondRecipe, OutOfRangeIsRefusedByName) {
-  for (const auto& [members, param] : {std::pair(R"("n":0)", "n"), std::pair(R"("n":17)", "n"), std::pair(R"("min_p":1.5)", "min_p"),
-                                       std::pair(R"("repetition_penalty":0)", "repetition_penalty"), std::pair(R"("logit_bias":{"x":1})", "logit_bias.x"),
-                                       std::pair(R"("logit_bias":{"1":101})", "logit_bias.1"), std::pair(R"("reasoning_effort":0)", "reasoning_effort")})
+  for (const auto& [members, param] :
+       {std::pair(R"("n":0)", "n"), std::pair(R"("n":17)", "n"), std::pair(R"("min_p":1.5)", "min_p"),
+        std::pair(R"("repetition_penalty":0)", "repetition_penalty"),
+        std::pair(R"("logit_bias":{"x":1})", "logit_bias.x"), std::pair(R"("logit_bias":{"1":101})", "logit_bias.1"),
+        std::pair(R"("reasoning_effort":0)", "reasoning_effort")})
     expect_refused(decode("chat", chat(members)), param);
 }
 
@@ -154,7 +171,8 @@ TEST(BeyondRecipe, EffortAsANumber) {
 }
 
 TEST(BeyondRecipe, OutputsMayAnswerCallsOfAnEarlierResponse) {
-  const std::string body = R"({"model":"DeepSeek-V4.1-Flash","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"c","output":"r"}]})";
+  const std::string body =
+      R"({"model":"DeepSeek-V4.1-Flash","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"c","output":"r"}]})";
   const Outcome ours = decode("responses", body);
   ASSERT_FALSE(ours.refusal);
   EXPECT_EQ(ours.request.chat.previous_response_id, "resp_1");
@@ -175,12 +193,17 @@ TEST(BeyondRecipe, QuickTasksBelongToV4) {
 
 TEST(ErrorBody, EachProtocolReadsItsOwn) {
   RequestError error{400, "no", "messages[0]"};
-  EXPECT_EQ(find_codec("chat")->error(error, false), R"({"error":{"message":"no","type":"invalid_request_error","param":"messages[0]","code":"invalid_request_error"}})");
-  EXPECT_EQ(find_codec("messages")->error(error, true), R"({"error":{"message":"no","type":"invalid_request_error","param":null,"code":"invalid_request_error"}})");
-  EXPECT_EQ(find_codec("messages")->error(error, false),
-            R"({"type":"error","error":{"message":"no","type":"invalid_request_error","param":"messages[0]","code":"invalid_request_error"}})");
+  EXPECT_EQ(
+      find_codec("chat")->error(error, false),
+      R"({"error":{"message":"no","type":"invalid_request_error","param":"messages[0]","code":"invalid_request_error"}})");
+  EXPECT_EQ(find_codec("messages")->error(error, true),
+            R"({"error":{"message":"no","type":"invalid_request_error","param":null,"code":"invalid_request_error"}})");
+  EXPECT_EQ(
+      find_codec("messages")->error(error, false),
+      R"({"type":"error","error":{"message":"no","type":"invalid_request_error","param":"messages[0]","code":"invalid_request_error"}})");
   error = {500, "broken", ""};
-  EXPECT_EQ(find_codec("responses")->error(error, false), R"({"error":{"message":"broken","type":"internal_error","param":null,"code":"internal_error"}})");
+  EXPECT_EQ(find_codec("responses")->error(error, false),
+            R"({"error":{"message":"broken","type":"internal_error","param":null,"code":"internal_error"}})");
   error.http_status = 503;
   EXPECT_NE(find_codec("messages")->error(error, false).find("overloaded_error"), std::string::npos);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the fuzz targets of the three decoders assert. The first byte of the data chooses recipe compatibility and web search.
+// What the fuzz targets of the three decoders assert. The first byte of the data chooses recipe compatibility and web
+// search.
 #pragma once
 
 #include <string>
@@ -18,8 +19,8 @@ inline std::shared_ptr<const Tokenizer> golden_tokenizer() {
   return tokenizer.value();
 }
 
-// A refusal has a message of valid UTF-8 and a 4xx status. An accepted request renders; its ids hold exactly the control
-// tokens that the template wrote: no text of the client's became one.
+// A refusal has a message of valid UTF-8 and a 4xx status. An accepted request renders; its ids hold exactly the
+// control tokens that the template wrote: no text of the client's became one.
 inline int check_request(const char* protocol, const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   DecodeOptions options;
@@ -27,7 +28,8 @@ inline int check_request(const char* protocol, const uint8_t* data, size_t size)
   options.messages_web_search = (data[0] & 2) != 0 ? WebSearch::kDrop : WebSearch::kReject;
   const Codec* codec = find_codec(protocol);
   DecodedRequest request;
-  if (const Refusal refusal = codec->decode(std::string_view(reinterpret_cast<const char*>(data) + 1, size - 1), options, request)) {
+  if (const Refusal refusal =
+          codec->decode(std::string_view(reinterpret_cast<const char*>(data) + 1, size - 1), options, request)) {
     CHECK(refusal->http_status >= 400 && refusal->http_status < 500);
     CHECK(!refusal->message.empty() && is_valid_utf8(refusal->message) && is_valid_utf8(refusal->param));
     return 0;

@@ -40,7 +40,8 @@ class Decoder {
   Refusal decode() {
     REFUSE_IF(choose_model(request_, options_, chat_));
     set_echo();
-    if (const Json* id = options_.recipe_compatible ? nullptr : member(request_, "previous_response_id")) chat_.previous_response_id = id->as_string();
+    if (const Json* id = options_.recipe_compatible ? nullptr : member(request_, "previous_response_id"))
+      chat_.previous_response_id = id->as_string();
     ResponsesTools names(chat_.version, options_, out_.response);
     CallGroup group(messages_, chat_.previous_response_id.has_value());
     names_ = &names;
@@ -54,7 +55,10 @@ class Decoder {
     REFUSE_IF(read_tool_choice(wish));
     REFUSE_IF(settle_tools(std::move(tools_), wish, options_, conversation));
     if (format_name() == "json_object" && !mentions_json(messages_))
-      return refuse("Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.", "text.format");
+      return refuse(
+          "Response input messages must contain the word 'json' in some form to use 'text.format' of type "
+          "'json_object'.",
+          "text.format");
     REFUSE_IF(settle_format(format_wish(), options_, chat_));
     REFUSE_IF(settle_sampling(sampling_wish(), options_, "max_output_tokens", chat_));
     REFUSE_IF(check_reasoning_number());
@@ -74,7 +78,8 @@ class Decoder {
     const Json* reasoning = member(request_, "reasoning");
     const Json* effort = reasoning ? member(*reasoning, "effort") : nullptr;
     if (!effort || !effort->is_integer() || effort->as_int() >= 1) return {};
-    return refuse("Invalid reasoning.effort value, the valid range of reasoning.effort is [1, 100]", "reasoning.effort");
+    return refuse("Invalid reasoning.effort value, the valid range of reasoning.effort is [1, 100]",
+                  "reasoning.effort");
   }
 
   // ---- input
@@ -98,7 +103,9 @@ class Decoder {
     Json::Array& items = input->as_array();
     if (items.empty()) return refuse("Input items array must not be empty", "input");
     if (items.size() > options_.limits.messages_max)
-      return refuse(fmt::format("input: {} items were sent, at most {} are accepted", items.size(), options_.limits.messages_max), "input");
+      return refuse(
+          fmt::format("input: {} items were sent, at most {} are accepted", items.size(), options_.limits.messages_max),
+          "input");
     if (chat_.version == PromptVersion::kV41) REFUSE_IF(declare_found_tools(items));
     for (size_t i = 0; i < items.size(); ++i) REFUSE_IF(read_item(items[i], i));
     return group_->close();
@@ -130,7 +137,8 @@ class Decoder {
     if (type == "web_search_call") return group_->close();
     if (type == "function_call") {
       const Json* name_space = member(item, "namespace");
-      std::string name = names_->name_of_call(item.find("name")->as_string(), name_space ? &name_space->as_string() : nullptr);
+      std::string name =
+          names_->name_of_call(item.find("name")->as_string(), name_space ? &name_space->as_string() : nullptr);
       return group_->add_call({take_text(item, "call_id"), std::move(name), take_text(item, "arguments")}, idx);
     }
     if (type == "custom_tool_call") {
@@ -138,13 +146,15 @@ class Decoder {
       return group_->add_call({take_text(item, "call_id"), take_text(item, "name"), to_json(arguments)}, idx);
     }
     if (type == "tool_search_call" && searches)
-      return group_->add_call({take_text(item, "call_id"), "tool_search", spelled_json(*item.find("arguments"), kCompact)}, idx);
+      return group_->add_call(
+          {take_text(item, "call_id"), "tool_search", spelled_json(*item.find("arguments"), kCompact)}, idx);
     if (type == "function_call_output" || type == "custom_tool_call_output") return read_output(item, idx);
     if (type == "tool_search_output" && searches) return read_search_output(item, idx);
     return {};  // other kinds of items say nothing to the model
   }
 
-  Refusal read_content(Json* content, const std::string& path, const char* list_name, MessageContent& out, bool admits_images = true) {
+  Refusal read_content(Json* content, const std::string& path, const char* list_name, MessageContent& out,
+                       bool admits_images = true) {
     if (!content) return {};
     if (content->is_string()) {
       out.text = std::move(content->as_string());
@@ -152,7 +162,9 @@ class Decoder {
     }
     Json::Array& blocks = content->as_array();
     const auto block_path = [&](size_t i) { return fmt::format("{}.{}[{}]", path, list_name, i); };
-    const auto is_image = [&](size_t i) { return chat_.version == PromptVersion::kV41 && blocks[i].find("type")->as_string() == "input_image"; };
+    const auto is_image = [&](size_t i) {
+      return chat_.version == PromptVersion::kV41 && blocks[i].find("type")->as_string() == "input_image";
+    };
     bool holds_image = false;
     for (size_t i = 0; i < blocks.size(); ++i) {
       if (is_image(i)) REFUSE_IF(check_input_image(blocks[i], block_path(i)));
@@ -187,7 +199,8 @@ class Decoder {
   Refusal read_message(Json& item, size_t idx, bool follows_output) {
     const std::string role = item.find("role")->as_string(), path = fmt::format("input[{}]", idx);
     Json* content = item.find("content");
-    const bool is_note = role == "developer" && chat_.version == PromptVersion::kV41 && follows_output && group_->has_calls() && is_resize_note(*content);
+    const bool is_note = role == "developer" && chat_.version == PromptVersion::kV41 && follows_output &&
+                         group_->has_calls() && is_resize_note(*content);
     MessageContent read;
     if (is_note) {
       REFUSE_IF(read_content(content, path, "content", read));
@@ -220,7 +233,8 @@ class Decoder {
         text += part.find("text")->as_string();
       }
     if (text.empty()) return {};
-    const bool joins = !messages_.empty() && messages_.back().role == Role::kAssistant && messages_.back().content.text.empty() && !messages_.back().tool_calls;
+    const bool joins = !messages_.empty() && messages_.back().role == Role::kAssistant &&
+                       messages_.back().content.text.empty() && !messages_.back().tool_calls;
     Message& message = joins ? messages_.back() : add(Role::kAssistant);
     message.reasoning = message.reasoning ? *message.reasoning + "\n" + text : std::move(text);
     return {};
@@ -253,7 +267,9 @@ class Decoder {
     std::string id = take_text(item, "call_id");
     REFUSE_IF(group_->check_output(id, idx));
     REFUSE_IF(group_->add_output(std::move(id), std::move(content)));
-    if (found_unknown) return refuse(fmt::format("input[{}]: the enum variant ResponsesTool::Unsupported cannot be serialized", idx), fmt::format("input[{}].tools", idx));
+    if (found_unknown)
+      return refuse(fmt::format("input[{}]: the enum variant ResponsesTool::Unsupported cannot be serialized", idx),
+                    fmt::format("input[{}].tools", idx));
     group_->add_found_tools(std::move(found_tools_[idx]));
     return {};
   }
@@ -270,7 +286,8 @@ class Decoder {
     }
     const std::string& type = choice->find("type")->as_string();
     if (type == "function" || type == "custom") wish.name = choice->find("name")->as_string();
-    else if (options_.responses_web_search == WebSearch::kReject) return refuse("Server tools are not supported", "tool_choice");
+    else if (options_.responses_web_search == WebSearch::kReject)
+      return refuse("Server tools are not supported", "tool_choice");
     return {};
   }
 
@@ -319,7 +336,8 @@ class Decoder {
       const Json* summary = member(*reasoning, "summary");
       if (!summary) summary = member(*reasoning, "generate_summary");
       const Json* effort = member(*reasoning, "effort");
-      echo.set("reasoning", Json::Object{{"effort", effort ? *effort : Json()}, {"summary", summary ? *summary : Json()}});
+      echo.set("reasoning",
+               Json::Object{{"effort", effort ? *effort : Json()}, {"summary", summary ? *summary : Json()}});
     }
     if (member(request_, "text")) echo.set("text", echoed_text());
     if (const Json* choice = member(request_, "tool_choice")) echo.set("tool_choice", echoed_choice(*choice));
@@ -363,7 +381,7 @@ class Decoder {
   std::vector<Message>& messages_;
   std::vector<DeclaredTool> tools_;
   std::map<size_t, std::vector<ToolDefinition>> found_tools_;  // by the index of the search output
-  bool follows_output_ = false;  // the item before was the output of a call
+  bool follows_output_ = false;                                // the item before was the output of a call
   ResponsesTools* names_ = nullptr;
   CallGroup* group_ = nullptr;
 };

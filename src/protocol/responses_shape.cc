@@ -15,22 +15,31 @@ using Fields = std::vector<Shape::Field>;
 // Outputs of calls hold no output_text.
 Shape content(bool is_output) {
   const Fields text = {{"text", Shape::text(), kRequired}};
-  const Fields image = {{"image_url", Shape::text()}, {"detail", Shape::word({"low", "high", "original", "auto"})}, {"file_id", Shape::text()}};
+  const Fields image = {{"image_url", Shape::text()},
+                        {"detail", Shape::word({"low", "high", "original", "auto"})},
+                        {"file_id", Shape::text()}};
   std::vector<Shape::Variant> variants = {{"input_text", text}, {"input_image", image}, {"input_file", {}}};
   if (!is_output) variants.push_back({"output_text", text});
   return Shape::either(Shape::text(), Shape::list(Shape::tagged("type", std::move(variants))));
 }
 
 Shape tools() {
-  const Fields function = {{"name", Shape::text(), kRequired}, {"description", Shape::text()}, {"parameters", Shape::any()}, {"strict", Shape::boolean()}};
+  const Fields function = {{"name", Shape::text(), kRequired},
+                           {"description", Shape::text()},
+                           {"parameters", Shape::any()},
+                           {"strict", Shape::boolean()}};
   const Shape inner = Shape::tagged("type", {{"function", function}, {"custom", {{"name", Shape::text(), kRequired}}}});
   const Fields web_search = {{"search_context_size", Shape::any()}, {"user_location", Shape::any()}};
   return Shape::list(Shape::tagged(
       "type",
       {{"function", function},
-       {"namespace", {{"name", Shape::text(), kRequired}, {"description", Shape::text()}, {"tools", Shape::list(inner), kRequired}}},
+       {"namespace",
+        {{"name", Shape::text(), kRequired}, {"description", Shape::text()}, {"tools", Shape::list(inner), kRequired}}},
        {"custom", {{"name", Shape::text(), kRequired}}},
-       {"tool_search", {{"execution", Shape::word({"client", "server"})}, {"description", Shape::text()}, {"parameters", Shape::any()}}},
+       {"tool_search",
+        {{"execution", Shape::word({"client", "server"})},
+         {"description", Shape::text()},
+         {"parameters", Shape::any()}}},
        {"web_search", web_search},
        {"web_search_2025_08_26", web_search}},
       "", true));
@@ -41,13 +50,21 @@ Shape item() {
   const Shape reasoning = Shape::record({{"text", Shape::text(), kRequired}});
   return Shape::tagged(
       "type",
-      {{"message", {{"role", Shape::word({"user", "assistant", "system", "developer"}), kRequired}, {"content", content(false), kRequired}}},
-       {"function_call", {{"call_id", id, kRequired}, {"name", Shape::text(), kRequired}, {"arguments", Shape::text(), kRequired}, {"namespace", Shape::text()}}},
+      {{"message",
+        {{"role", Shape::word({"user", "assistant", "system", "developer"}), kRequired},
+         {"content", content(false), kRequired}}},
+       {"function_call",
+        {{"call_id", id, kRequired},
+         {"name", Shape::text(), kRequired},
+         {"arguments", Shape::text(), kRequired},
+         {"namespace", Shape::text()}}},
        {"function_call_output", {{"call_id", id}, {"output", content(true), kRequired}}},
        {"reasoning", {{"content", Shape::list(reasoning)}, {"encrypted_content", Shape::text()}}},
-       {"custom_tool_call", {{"call_id", id, kRequired}, {"name", Shape::text(), kRequired}, {"input", Shape::text(), kRequired}}},
+       {"custom_tool_call",
+        {{"call_id", id, kRequired}, {"name", Shape::text(), kRequired}, {"input", Shape::text(), kRequired}}},
        {"custom_tool_call_output", {{"call_id", id, kRequired}, {"output", content(true)}}},
-       {"tool_search_call", {{"call_id", id, kRequired}, {"execution", execution}, {"arguments", Shape::map(Shape::any()), kRequired}}},
+       {"tool_search_call",
+        {{"call_id", id, kRequired}, {"execution", execution}, {"arguments", Shape::map(Shape::any()), kRequired}}},
        {"tool_search_output", {{"call_id", id, kRequired}, {"execution", execution}, {"tools", tools(), kRequired}}},
        {"web_search_call", {}}},
       "message", true);
@@ -55,13 +72,18 @@ Shape item() {
 
 Shape tool_choice() {
   const Fields name = {{"name", Shape::text(), kRequired}};
-  return Shape::either(Shape::word({"none", "auto", "required"}),
-                       Shape::tagged("type", {{"function", name}, {"custom", name}, {"web_search", {}}, {"web_search_2025_08_26", {}}}));
+  return Shape::either(
+      Shape::word({"none", "auto", "required"}),
+      Shape::tagged("type", {{"function", name}, {"custom", name}, {"web_search", {}}, {"web_search_2025_08_26", {}}}));
 }
 
 Shape text_format() {
   return Shape::tagged("type", {{"text", {}},
-                                {"json_schema", {{"name", Shape::text(), kRequired}, {"schema", Shape::any(), kRequired}, {"description", Shape::text()}, {"strict", Shape::boolean()}}},
+                                {"json_schema",
+                                 {{"name", Shape::text(), kRequired},
+                                  {"schema", Shape::any(), kRequired},
+                                  {"description", Shape::text()},
+                                  {"strict", Shape::boolean()}}},
                                 {"json_object", {}}});
 }
 
@@ -72,13 +94,16 @@ Shape request(bool recipe_compatible) {
       {"input", Shape::either(Shape::text(), Shape::list(item()))},
       {"instructions", Shape::text()},
       {"max_output_tokens", Shape::unsigned_up_to(UINT32_MAX)},
-      {"reasoning", Shape::record({{"effort", recipe_compatible ? effort : Shape::either(effort, Shape::unsigned_up_to(100))},
-                                   {"summary", summary}, {"generate_summary", summary}})},
+      {"reasoning",
+       Shape::record({{"effort", recipe_compatible ? effort : Shape::either(effort, Shape::unsigned_up_to(100))},
+                      {"summary", summary},
+                      {"generate_summary", summary}})},
       {"stream", Shape::boolean()},
       {"temperature", Shape::number()},
       {"top_p", Shape::number()},
       {"top_logprobs", Shape::unsigned_up_to(UINT8_MAX)},
-      {"text", Shape::record({{"format", text_format(), false, false}, {"verbosity", Shape::word({"low", "medium", "high"})}})},
+      {"text",
+       Shape::record({{"format", text_format(), false, false}, {"verbosity", Shape::word({"low", "medium", "high"})}})},
       {"tool_choice", tool_choice()},
       {"tools", tools()},
       {"user", Shape::text()}};

@@ -30,8 +30,11 @@ DeclaredTool declared_function(const Json& tool, std::string name) {
 }
 
 Json echoed_function(const Json& tool) {
-  return Json::Object{{"type", tool.find("type")->as_string()}, {"name", value_or_null(tool, "name")}, {"description", value_or_null(tool, "description")},
-                      {"parameters", value_or_null(tool, "parameters")}, {"strict", value_or_null(tool, "strict")}};
+  return Json::Object{{"type", tool.find("type")->as_string()},
+                      {"name", value_or_null(tool, "name")},
+                      {"description", value_or_null(tool, "description")},
+                      {"parameters", value_or_null(tool, "parameters")},
+                      {"strict", value_or_null(tool, "strict")}};
 }
 
 bool is_web_search(const std::string& type) { return type == "web_search" || type == "web_search_2025_08_26"; }
@@ -42,14 +45,21 @@ Json echoed_tool(const Json& tool) {
   if (type == "function") return echoed_function(tool);
   if (type == "custom") return Json::Object{{"type", type}, {"name", value_or_null(tool, "name")}};
   if (type == "tool_search")
-    return Json::Object{{"type", type}, {"execution", value_or_null(tool, "execution")}, {"description", value_or_null(tool, "description")},
+    return Json::Object{{"type", type},
+                        {"execution", value_or_null(tool, "execution")},
+                        {"description", value_or_null(tool, "description")},
                         {"parameters", value_or_null(tool, "parameters")}};
   if (is_web_search(type))
-    return Json::Object{{"type", type}, {"search_context_size", value_or_null(tool, "search_context_size")}, {"user_location", value_or_null(tool, "user_location")}};
+    return Json::Object{{"type", type},
+                        {"search_context_size", value_or_null(tool, "search_context_size")},
+                        {"user_location", value_or_null(tool, "user_location")}};
   if (type != "namespace") return nullptr;
   Json::Array inner;
   for (const Json& each : tool.find("tools")->as_array()) inner.push_back(echoed_tool(each));
-  return Json::Object{{"type", type}, {"name", value_or_null(tool, "name")}, {"description", value_or_null(tool, "description")}, {"tools", std::move(inner)}};
+  return Json::Object{{"type", type},
+                      {"name", value_or_null(tool, "name")},
+                      {"description", value_or_null(tool, "description")},
+                      {"tools", std::move(inner)}};
 }
 
 }  // namespace
@@ -66,7 +76,8 @@ Json ResponsesTools::found_tools(const Json& tools, bool& found_unknown) {
   for (const Json& tool : tools.as_array()) {
     if (type_of(tool) == "namespace") {
       const Json* description = member(tool, "description");
-      const Json name_space(Json::Object{{"name", *tool.find("name")}, {"description", description ? *description : Json("")}});
+      const Json name_space(
+          Json::Object{{"name", *tool.find("name")}, {"description", description ? *description : Json("")}});
       for (const Json& inner : tool.find("tools")->as_array()) {
         Json each = echoed_tool(inner);
         each.set("namespace", name_space);
@@ -81,18 +92,20 @@ Json ResponsesTools::found_tools(const Json& tools, bool& found_unknown) {
   return out;
 }
 
-Refusal ResponsesTools::declare(const Json& tools, const std::string& path, bool found_by_search, std::vector<DeclaredTool>& out) {
+Refusal ResponsesTools::declare(const Json& tools, const std::string& path, bool found_by_search,
+                                std::vector<DeclaredTool>& out) {
   const size_t first = out.size();
   for (const Json& tool : tools.as_array())  // plain names come before joined ones, wherever they stand
     if (type_of(tool) == "function") taken_.insert(tool.find("name")->as_string());
   for (size_t i = 0; i < tools.as_array().size(); ++i) {
     const Json& tool = tools.as_array()[i];
-    const std::string& type = type_of(tool), at = fmt::format("{}[{}]", path, i);
+    const std::string &type = type_of(tool), at = fmt::format("{}[{}]", path, i);
     if (type == "function") REFUSE_IF(declare_function(tool, at, out));
     if (type == "namespace") REFUSE_IF(declare_namespace(tool, at, out));
     if (type == "custom") REFUSE_IF(declare_custom(tool, out));
     if (type == "tool_search") declare_search(tool, out);
-    if (is_web_search(type) && options_.responses_web_search == WebSearch::kReject) return refuse("Server tools are not supported", at);
+    if (is_web_search(type) && options_.responses_web_search == WebSearch::kReject)
+      return refuse("Server tools are not supported", at);
   }
   for (size_t i = first; i < out.size(); ++i) out[i].tool.defer_loading = found_by_search;
   return {};
@@ -109,14 +122,19 @@ Refusal ResponsesTools::declare_namespace(const Json& tool, const std::string& p
   const std::string& name_space = tool.find("name")->as_string();
   REFUSE_IF(check_tool_name(name_space, path));
   const Json* description = member(tool, "description");
-  const std::string about = version_ == PromptVersion::kV41 && description && !description->as_string().empty() ? description->as_string() + "\n" : "";
+  const std::string about = version_ == PromptVersion::kV41 && description && !description->as_string().empty()
+                                ? description->as_string() + "\n"
+                                : "";
   std::set<std::string> names;
   const Json::Array& inner = tool.find("tools")->as_array();
   for (size_t i = 0; i < inner.size(); ++i) {
     const std::string& name = inner[i].find("name")->as_string();
     const std::string at = fmt::format("{}.tools[{}]", path, i);
     if (type_of(inner[i]) == "custom")
-      return refuse(fmt::format("Currently custom tools are not allowed inside a namespace. Found custom tool '{}' in {}.", name, at), at);
+      return refuse(
+          fmt::format("Currently custom tools are not allowed inside a namespace. Found custom tool '{}' in {}.", name,
+                      at),
+          at);
     REFUSE_IF(check_tool_name(name, at));
     if (!names.insert(name).second) return refuse("Tool names within a namespace must be unique.", at);
     DeclaredTool declared = declared_function(inner[i], flat_name(name_space, name));
@@ -129,7 +147,8 @@ Refusal ResponsesTools::declare_namespace(const Json& tool, const std::string& p
 
 Refusal ResponsesTools::declare_custom(const Json& tool, std::vector<DeclaredTool>& out) {
   const std::string& name = tool.find("name")->as_string();
-  if (name != kApplyPatch) return refuse(fmt::format("Unsupported custom tool: '{}'. Only 'apply_patch' is supported.", name), "tools");
+  if (name != kApplyPatch)
+    return refuse(fmt::format("Unsupported custom tool: '{}'. Only 'apply_patch' is supported.", name), "tools");
   context_.custom_tools.insert(name);
   out.push_back({apply_patch_tool(version_), true});
   return {};
@@ -138,7 +157,8 @@ Refusal ResponsesTools::declare_custom(const Json& tool, std::vector<DeclaredToo
 void ResponsesTools::declare_search(const Json& tool, std::vector<DeclaredTool>& out) {
   const Json* execution = member(tool, "execution");
   if (!execution || execution->as_string() != "client") return;
-  context_.client_tool_search = true;  // also where the template cannot declare it: a call of that name is reported as one
+  context_.client_tool_search =
+      true;  // also where the template cannot declare it: a call of that name is reported as one
   if (version_ != PromptVersion::kV41) return;
   out.push_back(declared_function(tool, "tool_search"));
 }

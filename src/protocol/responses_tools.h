@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tool declarations of the Responses protocol: functions, namespaces that become flat names, the custom tool apply_patch,
-// client tool search, web search. Source: chat.md 3.3.
+// Tool declarations of the Responses protocol: functions, namespaces that become flat names, the custom tool
+// apply_patch, client tool search, web search. Source: chat.md 3.3.
 #pragma once
 
 #include <map>

@@ -18,7 +18,8 @@ Refusal check_ranges(const SamplingWish& wish, const DecodeOptions& options) {
   const uint64_t n_max = options.recipe_compatible ? 1 : options.limits.n_max;
   if (wish.n && (*wish.n < 1 || *wish.n > n_max))
     return refuse(options.recipe_compatible ? "Invalid n value (currently only n = 1 is supported)"
-                                            : fmt::format("Invalid n value, the valid range of n is [1, {}]", n_max), "n");
+                                            : fmt::format("Invalid n value, the valid range of n is [1, {}]", n_max),
+                  "n");
   REFUSE_IF(check_penalty(wish.presence_penalty, "presence_penalty"));
   REFUSE_IF(check_penalty(wish.frequency_penalty, "frequency_penalty"));
   if (wish.temperature && !(*wish.temperature >= 0 && *wish.temperature <= 2))
@@ -26,7 +27,8 @@ Refusal check_ranges(const SamplingWish& wish, const DecodeOptions& options) {
   if (wish.top_p && !(*wish.top_p > 0 && *wish.top_p <= 1))
     return refuse("Invalid top_p value, the valid range of top_p is (0, 1.0]", "top_p");
   if (wish.top_logprobs && !wish.logprobs)
-    return refuse("Invalid top_logprobs and logprobs value, logprobs must be set to true if top_logprobs is used.", "top_logprobs");
+    return refuse("Invalid top_logprobs and logprobs value, logprobs must be set to true if top_logprobs is used.",
+                  "top_logprobs");
   if (wish.top_logprobs && *wish.top_logprobs > 20)
     return refuse("Invalid top_logprobs value, the valid range of top_logprobs is [0, 20].", "top_logprobs");
   return {};
@@ -36,21 +38,25 @@ Refusal check_ranges(const SamplingWish& wish, const DecodeOptions& options) {
 void resolve_by_mode(const SamplingWish& wish, ChatRequest& chat) {
   const bool thinking = chat.conversation.thinking;
   chat.inference.temperature = thinking ? 1.0f : wish.temperature.value_or(1.0f);
-  if (chat.version == PromptVersion::kV41) chat.inference.top_p = thinking ? std::max(wish.top_p.value_or(1.0f), 0.95f) : 1.0f;
+  if (chat.version == PromptVersion::kV41)
+    chat.inference.top_p = thinking ? std::max(wish.top_p.value_or(1.0f), 0.95f) : 1.0f;
   else if (thinking) chat.inference.top_p = chat.conversation.renders_tools() ? 0.95f : 1.0f;
   else chat.inference.top_p = wish.top_p.value_or(1.0f);
 }
 
 }  // namespace
 
-Refusal settle_sampling(const SamplingWish& wish, const DecodeOptions& options, const char* max_tokens_field, ChatRequest& chat) {
+Refusal settle_sampling(const SamplingWish& wish, const DecodeOptions& options, const char* max_tokens_field,
+                        ChatRequest& chat) {
   REFUSE_IF(check_ranges(wish, options));
   const uint64_t bound = chat.conversation.thinking ? options.thinking_max_tokens : options.plain_max_tokens;
   std::optional<uint64_t> max_tokens = wish.max_tokens;
   if (max_tokens && wish.lowers_max_tokens) max_tokens = std::min(*max_tokens, bound);
   if (max_tokens && (*max_tokens < 1 || *max_tokens > bound))
-    return refuse(fmt::format("Invalid max_tokens value, the valid range of max_tokens is [1, {}]", bound), max_tokens_field);
-  if (wish.seed && *wish.seed > INT64_MAX) return refuse("Invalid seed value, the valid range of seed is [0, 2^63)", "seed");
+    return refuse(fmt::format("Invalid max_tokens value, the valid range of max_tokens is [1, {}]", bound),
+                  max_tokens_field);
+  if (wish.seed && *wish.seed > INT64_MAX)
+    return refuse("Invalid seed value, the valid range of seed is [0, 2^63)", "seed");
 
   InferenceOptions& inference = chat.inference;
   if (max_tokens) inference.max_tokens = static_cast<uint32_t>(*max_tokens);

@@ -23,6 +23,7 @@ struct SamplingWish {
 };
 
 // Needs the conversation's thinking mode and tools, and the version. `max_tokens_field` names the field in `param`.
-Refusal settle_sampling(const SamplingWish& wish, const DecodeOptions& options, const char* max_tokens_field, ChatRequest& chat);
+Refusal settle_sampling(const SamplingWish& wish, const DecodeOptions& options, const char* max_tokens_field,
+                        ChatRequest& chat);
 
 }  // namespace deepinfer

@@ -19,7 +19,7 @@ struct Shape::Node {
   Kind kind = Kind::kAny;
   uint64_t most = 0;
   std::vector<std::string> words;
-  std::vector<Shape> parts;    // list item, map value, the two of kEither
+  std::vector<Shape> parts;  // list item, map value, the two of kEither
   std::vector<Field> fields;
   std::string tag, untagged;
   std::vector<Variant> variants;
@@ -80,12 +80,14 @@ struct ShapeChecker {
   static Check check(const Shape& shape, const Json& value);
 
   static Check check_unsigned(const Node& node, const Json& value) {
-    const bool fits = value.is_integer() && (value.kind() == Json::Kind::kUint || value.as_int() >= 0) && value.as_uint() <= node.most;
+    const bool fits = value.is_integer() && (value.kind() == Json::Kind::kUint || value.as_int() >= 0) &&
+                      value.as_uint() <= node.most;
     return fits ? Check() : mismatch(fmt::format("an integer from 0 to {}", node.most), value);
   }
 
   static Check check_word(const Node& node, const Json& value) {
-    const bool known = value.is_string() && std::find(node.words.begin(), node.words.end(), value.as_string()) != node.words.end();
+    const bool known =
+        value.is_string() && std::find(node.words.begin(), node.words.end(), value.as_string()) != node.words.end();
     return known ? Check() : mismatch(fmt::format("one of {}", fmt::join(node.words, ", ")), value);
   }
 
@@ -217,7 +219,8 @@ Refusal refuse_shape(const std::string& path, const std::string& expected, const
   error.stage = RequestError::Stage::kParse;
   error.exact = false;
   error.param = path;
-  error.message = fmt::format("invalid request body: {}{}expected {}, got {}", path, path.empty() ? "" : ": ", expected, found);
+  error.message =
+      fmt::format("invalid request body: {}{}expected {}, got {}", path, path.empty() ? "" : ": ", expected, found);
   return error;
 }
 

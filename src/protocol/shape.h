@@ -30,14 +30,17 @@ class Shape {
   static Shape number();
   static Shape word(std::vector<std::string> words);  // one of these strings
   static Shape list(Shape item);
-  static Shape map(Shape value);                       // an object with any keys
+  static Shape map(Shape value);  // an object with any keys
   static Shape record(std::vector<Field> fields);
-  // An object whose member `tag` chooses what else it holds. `untagged`: the variant that an object without the tag takes
+  // An object whose member `tag` chooses what else it holds. `untagged`: the variant that an object without the tag
+  // takes
   // ("" = refused). `others_pass`: objects with an unknown tag are let through unchecked.
-  static Shape tagged(std::string tag, std::vector<Variant> variants, std::string untagged = "", bool others_pass = false);
-  static Shape either(Shape first, Shape second);      // chosen by the JSON kind: one of them must accept it
+  static Shape tagged(std::string tag, std::vector<Variant> variants, std::string untagged = "",
+                      bool others_pass = false);
+  static Shape either(Shape first, Shape second);  // chosen by the JSON kind: one of them must accept it
 
-  // The first place where `value` has another shape: param is its path, the message names path, expectation and finding.
+  // The first place where `value` has another shape: param is its path, the message names path, expectation and
+  // finding.
   Refusal check(const Json& value) const;
 
   struct Node;

@@ -59,7 +59,8 @@ void apply_thinking(const ThinkingWish& wish, const DecodeOptions& options, Conv
   }
 }
 
-Refusal settle_reasoning(const DecodeOptions& options, bool declares_tools, const char* field, Conversation& conversation) {
+Refusal settle_reasoning(const DecodeOptions& options, bool declares_tools, const char* field,
+                         Conversation& conversation) {
   const size_t open_turn = after_last_user(conversation.messages);
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
     Message& message = conversation.messages[i];
@@ -70,7 +71,8 @@ Refusal settle_reasoning(const DecodeOptions& options, bool declares_tools, cons
     }
     if (message.reasoning) continue;
     const bool has_calls = message.tool_calls && !message.tool_calls->empty();
-    const bool demanded = options.missing_reasoning == MissingReasoning::kReject && i >= open_turn && (has_calls || declares_tools);
+    const bool demanded =
+        options.missing_reasoning == MissingReasoning::kReject && i >= open_turn && (has_calls || declares_tools);
     if (demanded && !was_empty_thinking(message.tool_calls))
       return refuse(fmt::format("The `{}` in the thinking mode must be passed back to the API.", field), field);
     message.reasoning = "";

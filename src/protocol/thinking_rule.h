@@ -19,7 +19,8 @@ struct ThinkingWish {
 void apply_thinking(const ThinkingWish& wish, const DecodeOptions& options, Conversation& conversation);
 
 // Fills, clears or demands the reasoning of earlier answers. `field` is what the protocol calls it, for the message.
-Refusal settle_reasoning(const DecodeOptions& options, bool declares_tools, const char* field, Conversation& conversation);
+Refusal settle_reasoning(const DecodeOptions& options, bool declares_tools, const char* field,
+                         Conversation& conversation);
 
 // Words of `effort`, in the order the protocols list them.
 const std::vector<std::string>& effort_words();

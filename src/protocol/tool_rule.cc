@@ -32,22 +32,27 @@ Refusal refuse_schema(std::string message, const std::string& param, bool exact)
 Refusal check_schema_size(const Json& schema, const std::string& what, const RequestLimits& limits) {
   const size_t size = spelled_json(schema, kCompact).size();
   if (size <= limits.tool_schema_bytes_max) return {};
-  return refuse(fmt::format("The schema of {} has {} bytes, at most {} are accepted", what, size, limits.tool_schema_bytes_max), what);
+  return refuse(
+      fmt::format("The schema of {} has {} bytes, at most {} are accepted", what, size, limits.tool_schema_bytes_max),
+      what);
 }
 
 Refusal check_loose_parameters(const std::string& name, const Json& parameters) {
   const std::string start = fmt::format("Invalid schema for function '{}': ", name);
-  if (const Status status = check_json_schema(parameters); !status.ok()) return refuse_schema(start + status.message(), "tools", false);
+  if (const Status status = check_json_schema(parameters); !status.ok())
+    return refuse_schema(start + status.message(), "tools", false);
   const Json* type = parameters.find("type");
   if (type && type->is_string() && type->as_string() == "object") return {};
   return refuse(fmt::format("{}schema must be a JSON Schema of 'type: \"object\"', got 'type: {}'.", start,
-                            type ? spelled_json(*type, kCompact) : "null"), "tools");
+                            type ? spelled_json(*type, kCompact) : "null"),
+                "tools");
 }
 
 Refusal settle_parameters(DeclaredTool& declared, const DecodeOptions& options) {
   ToolDefinition& tool = declared.tool;
   REFUSE_IF(check_schema_size(tool.parameters, fmt::format("tool '{}'", tool.name), options.limits));
-  if (!tool.strict.value_or(false)) return declared.has_parameters ? check_loose_parameters(tool.name, tool.parameters) : Refusal();
+  if (!tool.strict.value_or(false))
+    return declared.has_parameters ? check_loose_parameters(tool.name, tool.parameters) : Refusal();
   Result<Json> closed = strict_tool_parameters(declared.has_parameters ? tool.parameters : Json());
   if (!closed.ok()) return refuse_schema(closed.status().message(), "tools", !is_schema_shape_error(closed.status()));
   tool.parameters = std::move(closed).value();
@@ -74,13 +79,16 @@ Refusal check_strict_mix(const FormatWish& wish, const Conversation& conversatio
   if (num_strict == 0) return {};
   if (static_cast<size_t>(num_strict) < conversation.tools.size())
     return refuse("Cannot use strict tool with non-strict tool in the same request", "tools");
-  return wish.excludes_strict_tools ? refuse("response_format should not be used with tools", "response_format") : Refusal();
+  return wish.excludes_strict_tools ? refuse("response_format should not be used with tools", "response_format")
+                                    : Refusal();
 }
 
 std::optional<OutputConstraint> constraint_of(const Conversation& conversation, const Json& schema) {
   using Kind = OutputConstraint::Kind;
   if (conversation.renders_tools())
-    return OutputConstraint{conversation.tool_choice == ToolChoice::kRequired ? Kind::kToolCallRequired : Kind::kToolCall, tool_list(conversation.tools)};
+    return OutputConstraint{
+        conversation.tool_choice == ToolChoice::kRequired ? Kind::kToolCallRequired : Kind::kToolCall,
+        tool_list(conversation.tools)};
   switch (conversation.response_format.kind) {
     case ResponseFormat::Kind::kText: return std::nullopt;
     case ResponseFormat::Kind::kJsonObject: return OutputConstraint{Kind::kJson, ""};
@@ -112,15 +120,26 @@ void settle_introduced(Conversation& conversation) {
 Refusal check_tool_name(const std::string& name, const std::string& path) {
   const std::string field = path + ".name";
   if (name.empty())
-    return refuse(fmt::format("Invalid '{}': empty string. Expected a string with minimum length 1, but got an empty string instead.", field), field);
+    return refuse(
+        fmt::format(
+            "Invalid '{}': empty string. Expected a string with minimum length 1, but got an empty string instead.",
+            field),
+        field);
   if (name.size() > 128)
-    return refuse(fmt::format("Invalid '{}': string too long. Expected a string with maximum length 128, but got a string with length {} instead.", field, name.size()), field);
+    return refuse(fmt::format("Invalid '{}': string too long. Expected a string with maximum length 128, but got a "
+                              "string with length {} instead.",
+                              field, name.size()),
+                  field);
   if (!std::all_of(name.begin(), name.end(), is_name_character))
-    return refuse(fmt::format("Invalid '{}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.", field), field);
+    return refuse(fmt::format("Invalid '{}': string does not match pattern. Expected a string that matches the pattern "
+                              "'^[a-zA-Z0-9_-]+$'.",
+                              field),
+                  field);
   return {};
 }
 
-Refusal settle_tools(std::vector<DeclaredTool> declared, const ToolWish& wish, const DecodeOptions& options, Conversation& conversation) {
+Refusal settle_tools(std::vector<DeclaredTool> declared, const ToolWish& wish, const DecodeOptions& options,
+                     Conversation& conversation) {
   conversation.tools.clear();
   conversation.tool_choice = wish.choice == ToolChoice::kNone ? ToolChoice::kNone : ToolChoice::kAuto;
   if (wish.choice == ToolChoice::kNone || declared.empty()) {
@@ -128,14 +147,19 @@ Refusal settle_tools(std::vector<DeclaredTool> declared, const ToolWish& wish, c
     return {};
   }
   if (declared.size() > options.limits.tools_max)
-    return refuse(fmt::format("tools: {} are declared, at most {} are accepted", declared.size(), options.limits.tools_max), "tools");
+    return refuse(
+        fmt::format("tools: {} are declared, at most {} are accepted", declared.size(), options.limits.tools_max),
+        "tools");
   std::unordered_set<std::string> names;
   for (DeclaredTool& each : declared) {
     if (!names.insert(each.tool.name).second) return refuse("Tool names must be unique.", "tools");
     REFUSE_IF(settle_parameters(each, options));
   }
   if (wish.name && !names.contains(*wish.name))
-    return refuse(fmt::format("Invalid value for 'tool_call': no function named '{}' was specified in the 'tools' parameter.", *wish.name), "tool_choice");
+    return refuse(
+        fmt::format("Invalid value for 'tool_call': no function named '{}' was specified in the 'tools' parameter.",
+                    *wish.name),
+        "tool_choice");
   const bool is_forced = wish.name || wish.choice == ToolChoice::kRequired;
   if (is_forced && conversation.thinking && options.recipe_compatible)
     return refuse("Thinking mode does not support this tool_choice", "tool_choice");
@@ -153,7 +177,8 @@ Refusal settle_format(FormatWish wish, const DecodeOptions& options, ChatRequest
     REFUSE_IF(check_schema_size(schema, "response_format", options.limits));
     if (wish.strict) {
       Result<Json> closed = strict_response_schema(schema);
-      if (!closed.ok()) return refuse_schema(closed.status().message(), "response_format", !is_schema_shape_error(closed.status()));
+      if (!closed.ok())
+        return refuse_schema(closed.status().message(), "response_format", !is_schema_shape_error(closed.status()));
       schema = std::move(closed).value();
     } else if (const Status status = check_json_schema(schema); !status.ok()) {
       return refuse_schema("Invalid json schema: " + status.message(), "response_format", false);
@@ -164,7 +189,8 @@ Refusal settle_format(FormatWish wish, const DecodeOptions& options, ChatRequest
   chat.inference.constraint = constraint_of(conversation, schema);
   chat.parsing.parse_tool_calls = conversation.renders_tools();
   // A thinking answer calls its tool after the reasoning: the prompt cannot open the block for it.
-  chat.parsing.starts_in_tool_calls = conversation.renders_tools() && conversation.tool_choice == ToolChoice::kRequired && !conversation.thinking;
+  chat.parsing.starts_in_tool_calls =
+      conversation.renders_tools() && conversation.tool_choice == ToolChoice::kRequired && !conversation.thinking;
   // A schema constrains the tokens themselves: there is no text around the JSON to look for.
   chat.parsing.parse_json_output = conversation.response_format.kind == ResponseFormat::Kind::kJsonObject;
   return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tool declarations, the tool choice, response formats and the constraint that follows from them: what all protocols share.
-// Source: chat.md 3.1.
+// Tool declarations, the tool choice, response formats and the constraint that follows from them: what all protocols
+// share. Source: chat.md 3.1.
 #pragma once
 
 #include <optional>
@@ -28,15 +28,17 @@ struct ToolWish {
 };
 
 // Checks the declarations in order and puts what remains after the choice into the conversation.
-Refusal settle_tools(std::vector<DeclaredTool> declared, const ToolWish& wish, const DecodeOptions& options, Conversation& conversation);
+Refusal settle_tools(std::vector<DeclaredTool> declared, const ToolWish& wish, const DecodeOptions& options,
+                     Conversation& conversation);
 
 struct FormatWish {
   ResponseFormat format;
-  bool strict = false;      // the schema is brought into closed form for the constraint
+  bool strict = false;                 // the schema is brought into closed form for the constraint
   bool excludes_strict_tools = false;  // the format was named in a way that strict tools do not admit
 };
 
-// Checks format and strict tools together, sets the conversation's format, the constraint and the parsing of tools and JSON.
+// Checks format and strict tools together, sets the conversation's format, the constraint and the parsing of tools and
+// JSON.
 Refusal settle_format(FormatWish wish, const DecodeOptions& options, ChatRequest& chat);
 
 // True when some text of the conversation contains "json" in any case.
