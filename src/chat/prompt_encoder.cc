@@ -17,7 +17,8 @@ bool opens_block(const Conversation& conversation) {
   return conversation.tool_choice == ToolChoice::kRequired && conversation.renders_tools() && !conversation.thinking;
 }
 
-Result<EncodedConversation> encode_prompt(const Conversation& conversation, const PromptTemplate& form, const ControlTokens& tokens) {
+Result<EncodedConversation> encode_prompt(const Conversation& conversation, const PromptTemplate& form,
+                                          const ControlTokens& tokens) {
   PromptWriter out(tokens);
   if (form.version == PromptVersion::kV4) write_v4_prompt(conversation, form.v4_effort, out);
   else write_v41_prompt(conversation, out);

@@ -26,7 +26,8 @@ struct EncodedConversation {
 };
 
 // Errors: not_found when the tokenizer lacks a control token that this conversation needs (image, reminder, task).
-Result<EncodedConversation> encode_prompt(const Conversation& conversation, const PromptTemplate& form, const ControlTokens& tokens);
+Result<EncodedConversation> encode_prompt(const Conversation& conversation, const PromptTemplate& form,
+                                          const ControlTokens& tokens);
 
 // The prompt as people read it, and the byte ranges of its control tokens.
 struct RenderedPrompt {

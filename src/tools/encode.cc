@@ -19,7 +19,8 @@ struct EncodeArguments {
 
 Status encode(const EncodeArguments& arguments) {
   ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer, open_tokenizer(arguments.tokenizer));
-  ASSIGN_OR_RETURN(const RecordEncoder encoder, RecordEncoder::create(std::move(tokenizer), arguments.compat == "recipe"));
+  ASSIGN_OR_RETURN(const RecordEncoder encoder,
+                   RecordEncoder::create(std::move(tokenizer), arguments.compat == "recipe"));
   answer_json_lines([&](const Json& line, Json& out) -> Status {
     ASSIGN_OR_RETURN(Json result, encoder.encode(line));
     out.set("result", std::move(result));
@@ -34,8 +35,11 @@ Command encode_command() {
   const auto arguments = std::make_shared<EncodeArguments>();
   return {.name = "encode",
           .summary = "API requests to prompts, token ids and settings, one JSON object a line",
-          .examples = "  echo '{\"protocol\":\"chat\",\"request\":{\"model\":\"DeepSeek-V4.1-Flash\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}}' | deepinfer encode\n"
-                      "  zcat requests.jsonl.gz | deepinfer encode --compat recipe --tokenizer tokenizer.json.gz\n",
+          .examples =
+              "  echo "
+              "'{\"protocol\":\"chat\",\"request\":{\"model\":\"DeepSeek-V4.1-Flash\",\"messages\":[{\"role\":\"user\","
+              "\"content\":\"Hi\"}]}}' | deepinfer encode\n"
+              "  zcat requests.jsonl.gz | deepinfer encode --compat recipe --tokenizer tokenizer.json.gz\n",
           .declare =
               [arguments](OptionSet& options) {
                 declare_tokenizer_option(options, arguments->tokenizer);
