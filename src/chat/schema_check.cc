@@ -437,9 +437,14 @@ class Checker {
       TRY(follow(*found, base));
     }
     if (draft_ <= k7 && text_of(value, "$ref")) return {};  // siblings of a reference have no effect there
+    const bool branches = value.find("if") && (value.find("then") || value.find("else"));  // else they say nothing
+    const auto is_idle = [&](std::string_view key) {
+      if (key == "if" || key == "then" || key == "else") return !branches;
+      return key == "$defs" || key == "definitions" || key == "contentSchema";
+    };
     Status status;
     for_each_subschema(value, [&](const Json& item, std::string_view key) {
-      if (status.ok() && key != "$defs" && key != "definitions") status = follow(item, base);
+      if (status.ok() && !is_idle(key)) status = follow(item, base);
     });
     return status;
   }

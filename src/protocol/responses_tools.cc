@@ -101,7 +101,7 @@ Refusal ResponsesTools::declare(const Json& tools, const std::string& path, bool
     const Json& tool = tools.as_array()[i];
     const std::string &type = type_of(tool), at = fmt::format("{}[{}]", path, i);
     if (type == "function") REFUSE_IF(declare_function(tool, at, out));
-    if (type == "namespace") REFUSE_IF(declare_namespace(tool, at, out));
+    if (type == "namespace") REFUSE_IF(declare_namespace(tool, at, found_by_search, out));
     if (type == "custom") REFUSE_IF(declare_custom(tool, out));
     if (type == "tool_search") declare_search(tool, out);
     if (is_web_search(type) && options_.responses_web_search == WebSearch::kReject)
@@ -118,7 +118,8 @@ Refusal ResponsesTools::declare_function(const Json& tool, const std::string& pa
   return {};
 }
 
-Refusal ResponsesTools::declare_namespace(const Json& tool, const std::string& path, std::vector<DeclaredTool>& out) {
+Refusal ResponsesTools::declare_namespace(const Json& tool, const std::string& path, bool found_by_search,
+                                          std::vector<DeclaredTool>& out) {
   const std::string& name_space = tool.find("name")->as_string();
   REFUSE_IF(check_tool_name(name_space, path));
   const Json* description = member(tool, "description");
@@ -139,7 +140,9 @@ Refusal ResponsesTools::declare_namespace(const Json& tool, const std::string& p
     if (!names.insert(name).second) return refuse("Tool names within a namespace must be unique.", at);
     DeclaredTool declared = declared_function(inner[i], flat_name(name_space, name));
     if (!about.empty()) declared.tool.description = about + declared.tool.description.value_or("");
-    context_.namespaced_tools[declared.tool.name] = {name_space, name};
+    // The original reports calls of tools that a search found by their flat names.
+    if (!found_by_search || !options_.recipe_compatible)
+      context_.namespaced_tools[declared.tool.name] = {name_space, name};
     out.push_back(std::move(declared));
   }
   return {};

@@ -33,7 +33,8 @@ class ResponsesTools {
 
  private:
   Refusal declare_function(const Json& tool, const std::string& path, std::vector<DeclaredTool>& out);
-  Refusal declare_namespace(const Json& tool, const std::string& path, std::vector<DeclaredTool>& out);
+  Refusal declare_namespace(const Json& tool, const std::string& path, bool found_by_search,
+                            std::vector<DeclaredTool>& out);
   Refusal declare_custom(const Json& tool, std::vector<DeclaredTool>& out);
   void declare_search(const Json& tool, std::vector<DeclaredTool>& out);
   std::string flat_name(const std::string& name_space, const std::string& name);
