@@ -17,17 +17,17 @@
 namespace deepinfer {
 
 struct BenchModel {
-  std::string name;                     // folder
+  std::string name;  // folder
   std::shared_ptr<const ModelWeights> weights;
   std::unique_ptr<Engine> engine;
-  double open_s = 0;                    // checkpoint, weights and engine
+  double open_s = 0;  // checkpoint, weights and engine
 };
 
 // options.model, or golden model A. Token classes are a stand-in: a bench needs no tokenizer.
 Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max);
 
-// Weights read by one step of `num_rows` rows: everything dense once (head and draft as asked), the experts that many rows are
-// expected to choose, and `num_rows` rows of embedding and Engram. Caches are not counted.
+// Weights read by one step of `num_rows` rows: everything dense once (head and draft as asked), the experts that many
+// rows are expected to choose, and `num_rows` rows of embedding and Engram. Caches are not counted.
 double step_weight_bytes(const ModelWeights& weights, int64_t num_rows, bool with_draft);
 
 // Sequences of random tokens in every lane, prefilled to `context` tokens; then steps of one row each.
@@ -49,12 +49,14 @@ class BenchBatch {
 inline Result<TokenMap> stand_in_classes(const ModelConfig& config) {
   if (config.engram.empty()) return TokenMap{};
   std::vector<int32_t> classes;
-  for (int64_t id = 0; id < config.vocab_size; ++id) classes.push_back(static_cast<int32_t>(id % config.engram.num_token_classes));
+  for (int64_t id = 0; id < config.vocab_size; ++id)
+    classes.push_back(static_cast<int32_t>(id % config.engram.num_token_classes));
   return token_map_from_classes(std::move(classes));
 }
 
-inline double expected_experts(double experts, double choices, double rows) { return experts * (1 - std::pow(1 - choices / experts, rows)); }
-
+inline double expected_experts(double experts, double choices, double rows) {
+  return experts * (1 - std::pow(1 - choices / experts, rows));
+}
 
 inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max) {
   const SystemClock clock;
@@ -84,13 +86,18 @@ inline double step_weight_bytes(const ModelWeights& weights, int64_t num_rows, b
   const double rows = static_cast<double>(num_rows);
   const double backbone = expected_experts(config.num_experts, config.experts_per_token, rows) / config.num_experts;
   const double draft_rows = rows * config.draft.block_size;
-  const double draft = config.draft.num_experts > 0 ? expected_experts(config.draft.num_experts, config.draft.experts_per_token, draft_rows) / config.draft.num_experts : 0;
+  const double draft = config.draft.num_experts > 0
+                           ? expected_experts(config.draft.num_experts, config.draft.experts_per_token, draft_rows) /
+                                 config.draft.num_experts
+                           : 0;
   double bytes = 0;
   for (const WeightRow& row : declare_weights(config, views)) {
     const double size = static_cast<double>(row.size_bytes());
     switch (row.part) {
       case WeightPart::kEmbed: bytes += rows * static_cast<double>(config.hidden) * 2; break;
-      case WeightPart::kEngramTables: bytes += row.is_scale ? 0 : rows * static_cast<double>(config.engram.row_columns()); break;
+      case WeightPart::kEngramTables:
+        bytes += row.is_scale ? 0 : rows * static_cast<double>(config.engram.row_columns());
+        break;
       case WeightPart::kVision: break;
       case WeightPart::kExperts: bytes += size * backbone; break;
       case WeightPart::kHead: bytes += size * (with_draft ? 2 : 1); break;
@@ -127,7 +134,10 @@ inline Status BenchBatch::prefill(int64_t context, int64_t chunk) {
       Batch batch{.step = step_++};
       const int64_t end = std::min(context, begin + chunk);
       for (int64_t i = begin; i < end; ++i) batch.tokens.push_back(static_cast<TokenId>(rng.below(vocab)));
-      batch.sequences.push_back({.lane = static_cast<int32_t>(s), .blocks = &blocks_[s], .position_begin = begin, .rows = {0, end - begin},
+      batch.sequences.push_back({.lane = static_cast<int32_t>(s),
+                                 .blocks = &blocks_[s],
+                                 .position_begin = begin,
+                                 .rows = {0, end - begin},
                                  .num_logits_rows = end == context});
       TRY(run(batch));
     }
@@ -141,8 +151,12 @@ inline Status BenchBatch::decode(bool drafts) {
   for (size_t s = 0; s < blocks_.size(); ++s) {
     const int64_t row = static_cast<int64_t>(s);
     batch.tokens.push_back(static_cast<TokenId>((position_ * 131 + row * 17) % engine_.config().vocab_size));
-    batch.sequences.push_back({.lane = static_cast<int32_t>(s), .blocks = &blocks_[s], .position_begin = position_, .rows = {row, row + 1},
-                               .num_logits_rows = 1, .draft = drafts});
+    batch.sequences.push_back({.lane = static_cast<int32_t>(s),
+                               .blocks = &blocks_[s],
+                               .position_begin = position_,
+                               .rows = {row, row + 1},
+                               .num_logits_rows = 1,
+                               .draft = drafts});
   }
   ++position_;
   return run(batch);

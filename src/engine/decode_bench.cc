@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Decode steps: rows per second over the number of sequences, with and without drafting, against the memory's measured speed.
+// Decode steps: rows per second over the number of sequences, with and without drafting, against the memory's measured
+// speed.
 #include <fmt/format.h>
 
 #include "engine/bench_model.h"
@@ -20,10 +21,12 @@ Status bench_decode(const BenchOptions& options, BenchReport& report) {
       const double seconds = median_seconds(5, [&] { status = batch.decode(drafts); });
       TRY(std::move(status));
       const double gigabytes = step_weight_bytes(*model.weights, sequences, drafts) * 1e-9;
-      report.add({.name = fmt::format("{} sequences at 256 tokens{}", sequences, drafts ? ", drafting" : ""), .value = static_cast<double>(sequences) / seconds,
+      report.add({.name = fmt::format("{} sequences at 256 tokens{}", sequences, drafts ? ", drafting" : ""),
+                  .value = static_cast<double>(sequences) / seconds,
                   .unit = "rows/s",
-                  .note = fmt::format("step {:.2f} ms, {:.3g} GB of weights, {:.3g} GB/s = {:.0f} % of triad {:.3g} GB/s", seconds * 1e3, gigabytes,
-                                      gigabytes / seconds, 100 * gigabytes / seconds / triad, triad)});
+                  .note = fmt::format(
+                      "step {:.2f} ms, {:.3g} GB of weights, {:.3g} GB/s = {:.0f} % of triad {:.3g} GB/s",
+                      seconds * 1e3, gigabytes, gigabytes / seconds, 100 * gigabytes / seconds / triad, triad)});
     }
   }
   return {};

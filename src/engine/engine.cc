@@ -12,11 +12,15 @@ namespace {
 using State = Engine::State;
 
 Status check_options(const EngineOptions& options) {
-  if (options.num_threads < 0 || options.num_threads > 1024) return invalid_argument("engine: num_threads " + std::to_string(options.num_threads));
-  const std::pair<const char*, int64_t> limits[] = {{"rows_max", options.rows_max}, {"logits_rows_max", options.logits_rows_max},
-                                                    {"lanes_max", options.lanes_max}, {"blocks_max", options.blocks_max}};
+  if (options.num_threads < 0 || options.num_threads > 1024)
+    return invalid_argument("engine: num_threads " + std::to_string(options.num_threads));
+  const std::pair<const char*, int64_t> limits[] = {{"rows_max", options.rows_max},
+                                                    {"logits_rows_max", options.logits_rows_max},
+                                                    {"lanes_max", options.lanes_max},
+                                                    {"blocks_max", options.blocks_max}};
   for (const auto& [name, value] : limits)
-    if (value < 1 || value > (int64_t{1} << 24)) return invalid_argument(std::string("engine: ") + name + " is " + std::to_string(value) + ", expected 1 to 2^24");
+    if (value < 1 || value > (int64_t{1} << 24))
+      return invalid_argument(std::string("engine: ") + name + " is " + std::to_string(value) + ", expected 1 to 2^24");
   return {};
 }
 
@@ -31,7 +35,8 @@ void allocate_caches(State& state) {
   caches.blocks_per_lane = layout.sources.empty() ? 0 : BlockTable::blocks_for(context);
   state.rings = Buffer<uint8_t>(layout.num_layers * options.lanes_max * layout.ring_bytes());
   state.blocks = Buffer<uint8_t>(options.blocks_max * layout.block_bytes);
-  state.tails = Buffer<float>(static_cast<int64_t>(layout.sources.size()) * options.lanes_max * layout.tail_slots * 2 * layout.head_dim);
+  state.tails = Buffer<float>(static_cast<int64_t>(layout.sources.size()) * options.lanes_max * layout.tail_slots * 2 *
+                              layout.head_dim);
   state.block_table = Buffer<int32_t>(options.lanes_max * caches.blocks_per_lane);
   caches.rings = state.rings.data();
   caches.blocks = state.blocks.data();
@@ -45,9 +50,28 @@ Status open_forward(State& state) {
                          .draft_sequences_max = state.options.lanes_max,
                          .score_rounding = state.options.score_rounding,
                          .reproduces_published_key_slot = state.options.reproduces_published_key_slot};
-  const Forward::Parts parts{*state.weights, state.kernels, state.context(), *state.exchange, state.hasher ? &*state.hasher : nullptr};
+  const Forward::Parts parts{*state.weights, state.kernels, state.context(), *state.exchange,
+                             state.hasher ? &*state.hasher : nullptr};
   ASSIGN_OR_RETURN(state.forward, Forward::create(parts, state.layout, options));
   return {};
+}
+
+Status check_sequence(const State& state, const Batch& batch, const BatchSequence& sequence) {
+  const std::string where = "batch: lane " + std::to_string(sequence.lane);
+  if (sequence.lane < 0 || sequence.lane >= state.options.lanes_max) return invalid_argument(where + " does not exist");
+  if (!state.lanes[static_cast<size_t>(sequence.lane)].is_active)
+    return invalid_argument(where + " has no sequence: admit it first");
+  if (!sequence.blocks) return invalid_argument(where + ": no block table");
+  if (sequence.rows.begin < 0 || sequence.rows.end > batch.num_rows() || sequence.rows.empty())
+    return invalid_argument(where + ": rows outside the batch");
+  if (sequence.position_begin < 0)
+    return invalid_argument(where + ": position " + std::to_string(sequence.position_begin));
+  return {};
+}
+
+std::span<const TokenId> tokens_of(const Batch& batch, const BatchSequence& sequence) {
+  return std::span(batch.tokens)
+      .subspan(static_cast<size_t>(sequence.rows.begin), static_cast<size_t>(sequence.rows.size()));
 }
 
 Status build_rows(State& state, const Batch& batch) {
@@ -55,24 +79,27 @@ Status build_rows(State& state, const Batch& batch) {
   state.sequence_rows.clear();
   state.image_rows.assign(batch.tokens.size(), nullptr);
   state.ngrams.clear();
-  const std::span<const TokenId> tokens(batch.tokens);
   for (const BatchSequence& sequence : batch.sequences) {
-    const std::string where = "batch: lane " + std::to_string(sequence.lane);
-    if (sequence.lane < 0 || sequence.lane >= state.options.lanes_max) return invalid_argument(where + " does not exist");
-    Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
-    if (!lane.is_active) return invalid_argument(where + " has no sequence: admit it first");
-    if (!sequence.blocks) return invalid_argument(where + ": no block table");
-    if (sequence.rows.begin < 0 || sequence.rows.end > batch.num_rows() || sequence.rows.empty()) return invalid_argument(where + ": rows outside the batch");
+    TRY(check_sequence(state, batch, sequence));
+    const Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
     const RowLimits& limits = sequence.limits;
-    state.sequence_rows.push_back({sequence.lane, sequence.rows, sequence.position_begin, sequence.blocks->blocks(), sequence.num_logits_rows,
-                                   limits.decoder_begin, limits.window_begin, limits.decoder_window_begin, limits.global_kv_begin});
+    state.sequence_rows.push_back({sequence.lane, sequence.rows, sequence.position_begin, sequence.blocks->blocks(),
+                                   sequence.num_logits_rows, limits.decoder_begin, limits.window_begin,
+                                   limits.decoder_window_begin, limits.global_kv_begin});
     for (int64_t i = 0; i < sequence.rows.size() && !lane.images.empty(); ++i)
-      state.image_rows[static_cast<size_t>(sequence.rows.begin + i)] = lane.image_row(sequence.position_begin + i, hidden);
+      state.image_rows[static_cast<size_t>(sequence.rows.begin + i)] =
+          lane.image_row(sequence.position_begin + i, hidden);
     if (state.hasher)
-      TRY(append_ngrams(lane, sequence, tokens.subspan(static_cast<size_t>(sequence.rows.begin), static_cast<size_t>(sequence.rows.size())),
-                        state.hasher->look_back(), state.ngrams));
+      TRY(append_ngrams(lane, sequence, tokens_of(batch, sequence), state.hasher->look_back(), state.ngrams));
   }
   return {};
+}
+
+void remember_rows(State& state, const Batch& batch) {
+  if (!state.hasher) return;
+  for (const BatchSequence& sequence : batch.sequences)
+    remember_tokens(state.lanes[static_cast<size_t>(sequence.lane)], sequence, tokens_of(batch, sequence),
+                    state.hasher->look_back());
 }
 
 void start_output(State& state, const Batch& batch) {
@@ -97,8 +124,9 @@ Status check_images(const LaneStart& start, int64_t hidden) {
   for (const LaneImage& image : start.images) {
     const int64_t num_values = image.rows ? image.rows->size() : 0;
     if (image.positions.begin < end || image.positions.empty() || num_values != image.positions.size() * hidden)
-      return invalid_argument("admit: an image at positions " + std::to_string(image.positions.begin) + ".." + std::to_string(image.positions.end) +
-                              " overlaps, is empty or has " + std::to_string(num_values) + " values instead of rows of " + std::to_string(hidden));
+      return invalid_argument("admit: an image at positions " + std::to_string(image.positions.begin) + ".." +
+                              std::to_string(image.positions.end) + " overlaps, is empty or has " +
+                              std::to_string(num_values) + " values instead of rows of " + std::to_string(hidden));
     end = image.positions.end;
   }
   return {};
@@ -109,7 +137,8 @@ Status check_images(const LaneStart& start, int64_t hidden) {
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Engine::~Engine() = default;
 
-Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights> weights, TokenMap token_map, const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights> weights, TokenMap token_map,
+                                             const EngineOptions& options) {
   TRY(check_options(options));
   auto state = std::make_unique<State>();
   state->weights = std::move(weights);
@@ -128,7 +157,8 @@ Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights>
   allocate_caches(*state);
   for (int64_t l = 0; l < options.lanes_max; ++l) {
     state->lanes.emplace_back();
-    state->lanes.back().tokens = TokenRing(state->hasher ? state->hasher->look_back() : 1, state->options.verify_rows_max);
+    state->lanes.back().tokens =
+        TokenRing(state->hasher ? state->hasher->look_back() : 1, state->options.verify_rows_max);
   }
   TRY(open_forward(*state));
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
@@ -141,16 +171,20 @@ std::string Engine::describe_kernels() const { return state_->kernels.describe()
 ThreadPool& Engine::thread_pool() { return *state_->pool; }
 
 ReplayGeometry Engine::replay_geometry() const {
-  return {.window = config().window, .num_layers = config().num_layers, .num_encoder_layers = state_->roles.num_encoder_layers};
+  return {.window = config().window,
+          .num_layers = config().num_layers,
+          .num_encoder_layers = state_->roles.num_encoder_layers};
 }
 
 int64_t Engine::memory_bytes() const {
-  return state_->rings.size_bytes() + state_->blocks.size_bytes() + state_->tails.size_bytes() + state_->block_table.size_bytes() + state_->forward->memory_bytes();
+  return state_->rings.size_bytes() + state_->blocks.size_bytes() + state_->tails.size_bytes() +
+         state_->block_table.size_bytes() + state_->forward->memory_bytes();
 }
 
 Status Engine::admit(LaneStart start) {
   State& state = *state_;
-  if (start.lane < 0 || start.lane >= state.options.lanes_max) return invalid_argument("admit: lane " + std::to_string(start.lane) + " does not exist");
+  if (start.lane < 0 || start.lane >= state.options.lanes_max)
+    return invalid_argument("admit: lane " + std::to_string(start.lane) + " does not exist");
   TRY(check_images(start, state.config().hidden));
   TRY(validate(start.params, state.config().vocab_size));
   Lane& lane = state.lanes[static_cast<size_t>(start.lane)];
@@ -177,10 +211,16 @@ void Engine::release(int32_t lane) {
 
 Status Engine::launch(const Batch& batch) {
   State& state = *state_;
-  if (!state.pending.empty() && !state.pending.back().is_sampled) return invalid_argument("launch: the step before has not been sampled");
+  if (!state.pending.empty() && !state.pending.back().is_sampled)
+    return invalid_argument("launch: the step before has not been sampled");
   const int64_t begin_ns = state.clock.monotonic_ns();
   TRY(build_rows(state, batch));
-  TRY(state.forward->begin({.tokens = batch.tokens, .sequences = state.sequence_rows, .image_rows = state.image_rows, .ngrams = state.ngrams}, state.caches));
+  TRY(state.forward->begin({.tokens = batch.tokens,
+                            .sequences = state.sequence_rows,
+                            .image_rows = state.image_rows,
+                            .ngrams = state.ngrams},
+                           state.caches));
+  remember_rows(state, batch);
   TRY(state.forward->run());
   start_output(state, batch);
   state.num_draft_logits_rows = 0;
@@ -190,7 +230,8 @@ Status Engine::launch(const Batch& batch) {
 
 Status Engine::sample(const TokenMasks* masks) {
   State& state = *state_;
-  if (state.pending.empty() || state.pending.back().is_sampled) return invalid_argument("sample: no step has been launched");
+  if (state.pending.empty() || state.pending.back().is_sampled)
+    return invalid_argument("sample: no step has been launched");
   const int64_t begin_ns = state.clock.monotonic_ns();
   TRY(sample_step(state, masks));
   state.pending.back().is_sampled = true;
@@ -200,7 +241,8 @@ Status Engine::sample(const TokenMasks* masks) {
 
 Result<StepOutput> Engine::collect() {
   State& state = *state_;
-  if (state.pending.empty() || !state.pending.front().is_sampled) return invalid_argument("collect: no step has been sampled");
+  if (state.pending.empty() || !state.pending.front().is_sampled)
+    return invalid_argument("collect: no step has been sampled");
   StepOutput output = std::move(state.pending.front().output);
   state.pending.pop_front();
   return output;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Runs batches on this rank. The engine owns all device state: the blocks of global KV, the lanes (window rings, compressor
-// tails, Engram look-back, sampler position) and every work buffer, all allocated at open() from the limits.
+// Runs batches on this rank. The engine owns all device state: the blocks of global KV, the lanes (window rings,
+// compressor tails, Engram look-back, sampler position) and every work buffer, all allocated at open() from the limits.
 //
-// One step: launch(batch), sample(masks), collect(). Steps are answered in order; collect() gives the oldest step that has
-// been launched and not yet collected and waits for it, so a loop that keeps two steps in flight reads tokens one step late
-// (decision 16). On the CPU launch() computes before it returns; the calls are the same.
+// One step: launch(batch), sample(masks), collect(). Steps are answered in order; collect() gives the oldest step that
+// has been launched and not yet collected and waits for it, so a loop that keeps two steps in flight reads tokens one
+// step late (decision 16). On the CPU launch() computes before it returns; the calls are the same.
 //
-// Results of a row depend on its sequence alone: not on the other rows, on how the prompt was cut, or on the thread count.
-// Thread: one caller.
+// Results of a row depend on its sequence alone: not on the other rows, on how the prompt was cut, or on the thread
+// count. Thread: one caller.
 #pragma once
 
 #include <cstdint>
@@ -30,34 +30,35 @@
 namespace deepinfer {
 
 struct EngineOptions {
-  int num_threads = 0;              // compute threads with the caller; 0 = one per usable CPU
-  Target target;                    // backend and CPU level; every CPU level gives the same bits
-  int64_t rows_max = 512;           // rows of a step
-  int64_t logits_rows_max = 64;     // logits rows of a step
+  int num_threads = 0;           // compute threads with the caller; 0 = one per usable CPU
+  Target target;                 // backend and CPU level; every CPU level gives the same bits
+  int64_t rows_max = 512;        // rows of a step
+  int64_t logits_rows_max = 64;  // logits rows of a step
   int64_t lanes_max = 16;
-  int64_t blocks_max = 256;         // of 128 tokens
-  int64_t context_max = 0;          // longest sequence in tokens; 0 = what blocks_max holds
-  int64_t verify_rows_max = 0;      // longest verify run; 0 = the model's draft block + 1
+  int64_t blocks_max = 256;                                  // of 128 tokens
+  int64_t context_max = 0;                                   // longest sequence in tokens; 0 = what blocks_max holds
+  int64_t verify_rows_max = 0;                               // longest verify run; 0 = the model's draft block + 1
   ScoreRounding score_rounding = ScoreRounding::kReference;  // docs/decisions says why
-  // Test only: on decode rows that leave a compression group open, ratio > 1 index sources score against the keys that were
-  // published last, as the published reference does (model.md 8.1). Single decode rows only.
+  // Test only: on decode rows that leave a compression group open, ratio > 1 index sources score against the keys that
+  // were published last, as the published reference does (model.md 8.1). Single decode rows only.
   bool reproduces_published_key_slot = false;
 };
 
 class Engine {
  public:
-  // `token_map` gives the Engram class of every token id; not read for a model without Engram. Errors: resource_exhausted
-  // when the buffers cannot be had, unimplemented, invalid_argument.
-  static Result<std::unique_ptr<Engine>> open(std::shared_ptr<const ModelWeights> weights, TokenMap token_map, const EngineOptions& options);
+  // `token_map` gives the Engram class of every token id; not read for a model without Engram. Errors:
+  // resource_exhausted when the buffers cannot be had, unimplemented, invalid_argument.
+  static Result<std::unique_ptr<Engine>> open(std::shared_ptr<const ModelWeights> weights, TokenMap token_map,
+                                              const EngineOptions& options);
   ~Engine();
 
   const ModelConfig& config() const;
   const EngineOptions& options() const;
   const CacheLayout& cache_layout() const;
   ReplayGeometry replay_geometry() const;
-  int64_t memory_bytes() const;     // what open() allocated, weights not counted
+  int64_t memory_bytes() const;  // what open() allocated, weights not counted
   std::string describe_kernels() const;
-  ThreadPool& thread_pool();        // for work between steps (image encoding)
+  ThreadPool& thread_pool();  // for work between steps (image encoding)
 
   // Gives a lane to a new sequence. Whatever stood in the lane is forgotten. Errors: invalid_argument.
   Status admit(LaneStart start);
@@ -69,12 +70,12 @@ class Engine {
   Status sample(const TokenMasks* masks);
   Result<StepOutput> collect();
 
-  // Of the step sampled last, until the next launch: its logits in batch order, and its draft logits [block][sequences that
-  // drafted] with the Markov term, position by position.
+  // Of the step sampled last, until the next launch: its logits in batch order, and its draft logits [block][sequences
+  // that drafted] with the Markov term, position by position.
   View<const float, dim::rows, dim::vocab> logits() const;
   View<const float, dim::rows, dim::vocab> draft_logits() const;
 
-  struct State;                     // engine_state.h: for engine*.cc and tests
+  struct State;  // engine_state.h: for engine*.cc and tests
   State& state() { return *state_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From logits to tokens: picks of every logits row, which drafts of a verify run stand, and the next drafts. Drafts are picked
-// with the noise of the positions they propose for, the same that the target will use (decision 6).
+// From logits to tokens: picks of every logits row, which drafts of a verify run stand, and the next drafts. Drafts are
+// picked with the noise of the positions they propose for, the same that the target will use (decision 6).
 #include <algorithm>
 #include <string>
 
@@ -23,7 +23,9 @@ void fill_sample_rows(State& state, const TokenMasks* masks) {
     const Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
     const auto drafts = verified_drafts(state, sequence);
     for (int64_t i = 0; i < sequence.num_logits_rows; ++i) {
-      SampleRow row{.params = &lane.params, .history = lane.keeps_history ? &lane.history : nullptr, .output_position = lane.num_output_tokens + i};
+      SampleRow row{.params = &lane.params,
+                    .history = lane.keeps_history ? &lane.history : nullptr,
+                    .output_position = lane.num_output_tokens + i};
       row.drafted = drafts.first(static_cast<size_t>(i));
       if (masks) row.mask = masks->row(static_cast<int64_t>(state.sample_rows.size()));
       state.sample_rows.push_back(row);
@@ -74,8 +76,10 @@ DraftRun plan_drafts(State& state, StepOutput& step) {
     SequenceOutput& output = step.sequences[s];
     if (!sequence.draft || !output.is_finite || !output.has_allowed_token) continue;
     if (output.tokens.empty() && !sequence.draft_anchor) continue;
-    const int64_t rejected = output.tokens.empty() ? 0 : static_cast<int64_t>(verified_drafts(state, sequence).size()) - output.num_accepted;
-    DraftSequence draft{.lane = sequence.lane, .position = sequence.position_begin + sequence.rows.size() - rejected,
+    const int64_t rejected =
+        output.tokens.empty() ? 0 : static_cast<int64_t>(verified_drafts(state, sequence).size()) - output.num_accepted;
+    DraftSequence draft{.lane = sequence.lane,
+                        .position = sequence.position_begin + sequence.rows.size() - rejected,
                         .window_begin = sequence.limits.decoder_window_begin};
     draft.anchor = sequence.draft_anchor ? *sequence.draft_anchor : output.tokens.back();
     run.sequences.push_back(draft);
@@ -99,8 +103,10 @@ Status draft_step(State& state, StepOutput& step) {
     state.sample_rows.clear();
     for (size_t s = 0; s < num; ++s) {
       const Lane& lane = state.lanes[static_cast<size_t>(run.sequences[s].lane)];
-      state.sample_rows.push_back({.params = &lane.params, .history = lane.keeps_history ? &lane.history : nullptr,
-                                   .drafted = run.outputs[s]->drafts, .output_position = lane.num_output_tokens + i});
+      state.sample_rows.push_back({.params = &lane.params,
+                                   .history = lane.keeps_history ? &lane.history : nullptr,
+                                   .drafted = run.outputs[s]->drafts,
+                                   .output_position = lane.num_output_tokens + i});
     }
     state.sampled.resize(num);
     state.sampler->sample(logits, state.sample_rows, *state.pool, state.sampled);
@@ -119,8 +125,10 @@ Status sample_step(State& state, const TokenMasks* masks) {
   StepOutput& step = state.pending.back().output;
   const auto logits = state.forward->logits();
   if (masks && masks->num_rows() != logits.size[0])
-    return invalid_argument("sample: " + std::to_string(masks->num_rows()) + " mask rows for " + std::to_string(logits.size[0]) + " logits rows");
-  const bool picks = std::ranges::any_of(state.batch_sequences, [](const BatchSequence& s) { return s.sample && s.num_logits_rows > 0; });
+    return invalid_argument("sample: " + std::to_string(masks->num_rows()) + " mask rows for " +
+                            std::to_string(logits.size[0]) + " logits rows");
+  const bool picks = std::ranges::any_of(state.batch_sequences,
+                                         [](const BatchSequence& s) { return s.sample && s.num_logits_rows > 0; });
   if (picks) {
     fill_sample_rows(state, masks);
     state.sampled.resize(state.sample_rows.size());

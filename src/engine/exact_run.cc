@@ -15,17 +15,20 @@ struct Run {
   ExactNumbers* numbers = nullptr;
   int32_t lane = 0;
   BlockTable blocks;
-  int64_t num_computed = 0;   // prompt and decode tokens
+  int64_t num_computed = 0;  // prompt and decode tokens
 
   int64_t num_prompt() const { return static_cast<int64_t>(prompt->tokens.size()); }
   int64_t num_tokens() const { return num_prompt() + static_cast<int64_t>(prompt->decode_tokens.size()); }
   bool is_done() const { return num_computed == num_tokens(); }
   TokenId token(int64_t i) const {
-    return i < num_prompt() ? prompt->tokens[static_cast<size_t>(i)] : prompt->decode_tokens[static_cast<size_t>(i - num_prompt())];
+    return i < num_prompt() ? prompt->tokens[static_cast<size_t>(i)]
+                            : prompt->decode_tokens[static_cast<size_t>(i - num_prompt())];
   }
 };
 
-TokenId argmax_of(const float* logits, int64_t vocab) { return static_cast<TokenId>(std::max_element(logits, logits + vocab) - logits); }
+TokenId argmax_of(const float* logits, int64_t vocab) {
+  return static_cast<TokenId>(std::max_element(logits, logits + vocab) - logits);
+}
 
 class ExactRunner {
  public:
@@ -33,7 +36,9 @@ class ExactRunner {
       : engine_(engine), prompts_(prompts), shape_(shape), rng_(shape.seed), numbers_(prompts.size()) {
     for (int64_t l = engine.options().lanes_max - 1; l >= 0; --l) free_lanes_.push_back(static_cast<int32_t>(l));
     for (int64_t b = engine.options().blocks_max - 1; b >= 0; --b) free_blocks_.push_back(static_cast<BlockId>(b));
-    if (shape_.batched) std::ranges::for_each(free_blocks_, [this](BlockId& block) { std::swap(block, free_blocks_[rng_.below(free_blocks_.size())]); });
+    if (shape_.batched)
+      std::ranges::for_each(
+          free_blocks_, [this](BlockId& block) { std::swap(block, free_blocks_[rng_.below(free_blocks_.size())]); });
   }
 
   Result<std::vector<ExactNumbers>> run() {
@@ -56,7 +61,8 @@ class ExactRunner {
       TRY(check(prompt, next_prompt_));
       const int64_t num_blocks = BlockTable::blocks_for(run.num_tokens());
       if (num_blocks > engine_.options().blocks_max)
-        return invalid_argument("prompt " + std::to_string(next_prompt_) + " needs " + std::to_string(num_blocks) + " blocks, the engine has " + std::to_string(engine_.options().blocks_max));
+        return invalid_argument("prompt " + std::to_string(next_prompt_) + " needs " + std::to_string(num_blocks) +
+                                " blocks, the engine has " + std::to_string(engine_.options().blocks_max));
       if (num_blocks > static_cast<int64_t>(free_blocks_.size())) return {};
       for (int64_t b = 0; b < num_blocks; ++b) {
         run.blocks.push_back(free_blocks_.back());
@@ -78,7 +84,8 @@ class ExactRunner {
     const std::string where = "prompt " + std::to_string(at);
     if (prompt.tokens.empty()) return invalid_argument(where + " has no tokens");
     if (!prompt.draft_anchors.empty() && prompt.draft_anchors.size() != prompt.decode_tokens.size())
-      return invalid_argument(where + ": " + std::to_string(prompt.draft_anchors.size()) + " draft anchors for " + std::to_string(prompt.decode_tokens.size()) + " decode tokens");
+      return invalid_argument(where + ": " + std::to_string(prompt.draft_anchors.size()) + " draft anchors for " +
+                              std::to_string(prompt.decode_tokens.size()) + " decode tokens");
     return {};
   }
 
@@ -100,7 +107,8 @@ class ExactRunner {
 
   std::optional<TokenId> anchor_of(const Run& run, int64_t decode_idx) const {
     if (!run.prompt->draft_anchors.empty()) return run.prompt->draft_anchors[static_cast<size_t>(decode_idx)];
-    if (decode_idx + 1 < static_cast<int64_t>(run.prompt->decode_tokens.size())) return run.prompt->decode_tokens[static_cast<size_t>(decode_idx + 1)];
+    if (decode_idx + 1 < static_cast<int64_t>(run.prompt->decode_tokens.size()))
+      return run.prompt->decode_tokens[static_cast<size_t>(decode_idx + 1)];
     return std::nullopt;
   }
 
@@ -115,7 +123,11 @@ class ExactRunner {
       Run& run = running_[r];
       const int64_t num = chunk_of(run, rows_max - batch.num_rows());
       if (num == 0) continue;
-      BatchSequence sequence{.id = SequenceId{r}, .lane = run.lane, .blocks = &run.blocks, .position_begin = run.num_computed, .num_logits_rows = num};
+      BatchSequence sequence{.id = SequenceId{r},
+                             .lane = run.lane,
+                             .blocks = &run.blocks,
+                             .position_begin = run.num_computed,
+                             .num_logits_rows = num};
       sequence.rows = {batch.num_rows(), batch.num_rows() + num};
       sequence.sample = false;
       if (const int64_t decode_idx = run.num_computed - run.num_prompt(); decode_idx >= 0 && block_size() > 0) {
@@ -131,7 +143,8 @@ class ExactRunner {
     TRY(engine_.sample(nullptr));
     ASSIGN_OR_RETURN(const StepOutput output, engine_.collect());
     int64_t drafted = 0;
-    for (size_t s = 0; s < in_step.size(); ++s) keep(running_[in_step[s]], batch.sequences[s], output.sequences[s], drafted);
+    for (size_t s = 0; s < in_step.size(); ++s)
+      keep(running_[in_step[s]], batch.sequences[s], output.sequences[s], drafted);
     return {};
   }
 
@@ -146,12 +159,14 @@ class ExactRunner {
         continue;
       }
       run.numbers->argmax[static_cast<size_t>(at)] = argmax_of(row, vocab);
-      if (run.prompt->keeps_all_logits) std::copy_n(row, vocab, &run.numbers->all_logits[static_cast<size_t>(at * vocab)]);
+      if (run.prompt->keeps_all_logits)
+        std::copy_n(row, vocab, &run.numbers->all_logits[static_cast<size_t>(at * vocab)]);
       if (at + 1 == run.num_prompt()) run.numbers->logits.assign(row, row + vocab);
     }
     if (output.drafts.empty()) return;
     run.numbers->draft_ids.insert(run.numbers->draft_ids.end(), output.drafts.begin(), output.drafts.end());
-    run.numbers->draft_confidences.insert(run.numbers->draft_confidences.end(), output.confidences.begin(), output.confidences.end());
+    run.numbers->draft_confidences.insert(run.numbers->draft_confidences.end(), output.confidences.begin(),
+                                          output.confidences.end());
     if (run.prompt->keeps_all_logits) {
       const auto draft = engine_.draft_logits();
       const int64_t sequences = draft.size[0] / block_size();

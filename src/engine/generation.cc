@@ -11,7 +11,8 @@ namespace {
 
 class Generator {
  public:
-  Generator(Engine& engine, GenerationRequest& request, const TokenSink& sink) : engine_(engine), request_(request), sink_(sink) {}
+  Generator(Engine& engine, GenerationRequest& request, const TokenSink& sink)
+      : engine_(engine), request_(request), sink_(sink) {}
 
   Result<Generation> run() {
     TRY(start());
@@ -29,16 +30,21 @@ class Generator {
   Status start() {
     const int64_t num_prompt = static_cast<int64_t>(request_.prompt.size());
     if (num_prompt == 0) return invalid_argument("generate: the prompt has no tokens");
-    if (request_.max_tokens < 1) return invalid_argument("generate: max_tokens is " + std::to_string(request_.max_tokens) + ", expected at least 1");
+    if (request_.max_tokens < 1)
+      return invalid_argument("generate: max_tokens is " + std::to_string(request_.max_tokens) +
+                              ", expected at least 1");
     const int64_t longest = std::min(engine_.options().blocks_max * kBlockTokens, engine_.config().context_max);
     if (num_prompt >= longest)
-      return invalid_argument("generate: the prompt has " + std::to_string(num_prompt) + " tokens, the engine holds " + std::to_string(longest) + " with the answer");
+      return invalid_argument("generate: the prompt has " + std::to_string(num_prompt) + " tokens, the engine holds " +
+                              std::to_string(longest) + " with the answer");
     request_.max_tokens = std::min(request_.max_tokens, longest - num_prompt);
     std::vector<BlockId> blocks;
-    for (int64_t b = 0; b < BlockTable::blocks_for(num_prompt + request_.max_tokens); ++b) blocks.push_back(static_cast<BlockId>(b));
+    for (int64_t b = 0; b < BlockTable::blocks_for(num_prompt + request_.max_tokens); ++b)
+      blocks.push_back(static_cast<BlockId>(b));
     blocks_ = BlockTable(std::move(blocks));
     plan_ = plan_replay(engine_.replay_geometry(), request_.replay, 0, num_prompt);
-    return engine_.admit({.lane = 0, .params = request_.params, .prompt = request_.prompt, .images = std::move(request_.images)});
+    return engine_.admit(
+        {.lane = 0, .params = request_.params, .prompt = request_.prompt, .images = std::move(request_.images)});
   }
 
   Status prefill() {
@@ -54,7 +60,8 @@ class Generator {
   Status decode() {
     const int64_t left = request_.max_tokens - static_cast<int64_t>(out_.tokens.size());
     std::vector<TokenId> rows = {out_.tokens.back()};
-    const int64_t num_drafts = std::min<int64_t>({left - 1, static_cast<int64_t>(drafts_.size()), engine_.options().verify_rows_max - 1});
+    const int64_t num_drafts =
+        std::min<int64_t>({left - 1, static_cast<int64_t>(drafts_.size()), engine_.options().verify_rows_max - 1});
     rows.insert(rows.end(), drafts_.begin(), drafts_.begin() + num_drafts);
     ++out_.num_steps;
     out_.num_drafted += num_drafts;
@@ -63,14 +70,22 @@ class Generator {
 
   Status step(std::vector<TokenId> rows, bool picks, int64_t num_logits = 1) {
     Batch batch{.step = num_launched_++, .tokens = std::move(rows)};
-    batch.sequences.push_back({.lane = 0, .blocks = &blocks_, .position_begin = num_computed_, .rows = {0, batch.num_rows()},
-                               .num_logits_rows = picks ? num_logits : 0, .limits = plan_.limits, .draft = picks && request_.drafts});
+    batch.sequences.push_back({.lane = 0,
+                               .blocks = &blocks_,
+                               .position_begin = num_computed_,
+                               .rows = {0, batch.num_rows()},
+                               .num_logits_rows = picks ? num_logits : 0,
+                               .limits = plan_.limits,
+                               .draft = picks && request_.drafts});
     TRY(engine_.launch(batch));
     TRY(engine_.sample(nullptr));
     ASSIGN_OR_RETURN(StepOutput output, engine_.collect());
     SequenceOutput& sequence = output.sequences[0];
-    if (!sequence.is_finite) return internal_error("generate: a logit at output position " + std::to_string(out_.tokens.size()) + " is NaN or infinite");
-    if (!sequence.has_allowed_token) return internal_error("generate: no token is allowed at output position " + std::to_string(out_.tokens.size()));
+    if (!sequence.is_finite)
+      return internal_error("generate: a logit at output position " + std::to_string(out_.tokens.size()) +
+                            " is NaN or infinite");
+    if (!sequence.has_allowed_token)
+      return internal_error("generate: no token is allowed at output position " + std::to_string(out_.tokens.size()));
     num_computed_ += batch.num_rows() - (picks ? num_logits - 1 - sequence.num_accepted : 0);
     out_.num_accepted += sequence.num_accepted;
     drafts_ = std::move(sequence.drafts);
@@ -105,6 +120,8 @@ class Generator {
 
 }  // namespace
 
-Result<Generation> generate(Engine& engine, GenerationRequest request, const TokenSink& sink) { return Generator(engine, request, sink).run(); }
+Result<Generation> generate(Engine& engine, GenerationRequest request, const TokenSink& sink) {
+  return Generator(engine, request, sink).run();
+}
 
 }  // namespace deepinfer

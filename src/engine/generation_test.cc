@@ -37,7 +37,8 @@ TEST(Generation, TokensAreTheSameWithDraftsOnAndOff) {
   int64_t accepted = 0;
   for (const float temperature : {0.0f, 0.3f, 1.0f}) {
     for (const uint64_t seed : {1, 2}) {
-      const Generation on = run(*engine, request_of(true, temperature, seed)), off = run(*engine, request_of(false, temperature, seed));
+      const Generation on = run(*engine, request_of(true, temperature, seed)),
+                       off = run(*engine, request_of(false, temperature, seed));
       EXPECT_EQ(on.tokens, off.tokens) << temperature << " " << seed;
       EXPECT_EQ(off.num_drafted, 0);
       accepted += on.num_accepted;

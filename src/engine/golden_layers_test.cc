@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every layer on its own: fed the reference's streams and mix, its outputs are compared with the recorded ones (golden README,
-// "per-layer"). The caches are those that the layers themselves wrote. Tolerances are the README's.
+// Every layer on its own: fed the reference's streams and mix, its outputs are compared with the recorded ones (golden
+// README, "per-layer"). The caches are those that the layers themselves wrote. Tolerances are the README's.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -16,14 +16,17 @@ namespace {
 // Relative rms the golden README allows, by name; 0 = exact.
 double tolerance_of(const std::string& name) {
   static const std::map<std::string, double> kTolerances = {
-      {"attn_in", 1e-3}, {"q", 1e-3}, {"qr", 1e-3}, {"attn_o", 1e-3}, {"z", 1e-3}, {"attn_out", 1e-3}, {"x_mid", 1e-3}, {"ffn_in", 1e-3},
-      {"latent", 1e-3}, {"shared_out", 1e-2}, {"ffn_out", 1e-2}, {"x_out", 1e-3}, {"engram_out", 1e-3}, {"engram_emb", 0}, {"final_h", 1e-3},
+      {"attn_in", 1e-3},    {"q", 1e-3},      {"qr", 1e-3},         {"attn_o", 1e-3},  {"z", 1e-3},
+      {"attn_out", 1e-3},   {"x_mid", 1e-3},  {"ffn_in", 1e-3},     {"latent", 1e-3},  {"shared_out", 1e-2},
+      {"ffn_out", 1e-2},    {"x_out", 1e-3},  {"engram_out", 1e-3}, {"engram_emb", 0}, {"final_h", 1e-3},
       {"final_norm", 1e-3}, {"main_x", 1e-3}, {"draft_h", 1e-3}};
   const auto found = kTolerances.find(name);
   return found == kTolerances.end() ? -1 : found->second;
 }
 
-bool is_coefficient(const std::string& name) { return name.starts_with("hc_") || name == "pre_out" || name == "gate_w"; }
+bool is_coefficient(const std::string& name) {
+  return name.starts_with("hc_") || name == "pre_out" || name == "gate_w";
+}
 
 struct Score {
   int64_t num_values = 0, num_different = 0;
@@ -42,11 +45,18 @@ class LayerFeeder {
   void run(const SafetensorsFile& golden, const std::string& prefix, std::vector<TokenId> tokens, int64_t position) {
     golden_ = &golden;
     prefix_ = prefix;
-    BatchSequence sequence{.lane = 3, .blocks = &blocks_, .position_begin = position, .rows = {0, static_cast<int64_t>(tokens.size())}, .num_logits_rows = 1};
+    BatchSequence sequence{.lane = 3,
+                           .blocks = &blocks_,
+                           .position_begin = position,
+                           .rows = {0, static_cast<int64_t>(tokens.size())},
+                           .num_logits_rows = 1};
     std::vector<TokenId> ngrams;
     ASSERT_TRUE(append_ngrams(state_.lanes[3], sequence, tokens, 4, ngrams).ok());
-    const SequenceRows rows{.lane = 3, .rows = sequence.rows, .position_begin = position, .blocks = blocks_.blocks(), .num_logits_rows = 1};
-    ASSERT_TRUE(state_.forward->begin({.tokens = tokens, .sequences = {&rows, 1}, .ngrams = ngrams}, state_.caches).ok());
+    remember_tokens(state_.lanes[3], sequence, tokens, 4);
+    const SequenceRows rows{
+        .lane = 3, .rows = sequence.rows, .position_begin = position, .blocks = blocks_.blocks(), .num_logits_rows = 1};
+    ASSERT_TRUE(
+        state_.forward->begin({.tokens = tokens, .sequences = {&rows, 1}, .ngrams = ngrams}, state_.caches).ok());
     ASSERT_TRUE(state_.forward->embed().ok());
     check_embedding();
     for (int l = 0; l < state_.config().num_layers; ++l) run_layer(l);
@@ -110,7 +120,9 @@ class LayerFeeder {
     if (name == "engram_rows") return compare_rows(tensor);
     const std::string wanted = golden_name(tensor);
     if (!golden_->find(wanted) || (tolerance_of(name) < 0 && !is_coefficient(name))) return;
-    if (name == "x_out" && state_.config().engram_index(tensor.layer + 1) >= 0 && !golden_->find(key(tensor.layer, name))) return;
+    if (name == "x_out" && state_.config().engram_index(tensor.layer + 1) >= 0 &&
+        !golden_->find(key(tensor.layer, name)))
+      return;
     if (name == "engram_out" && !golden_->find(key(tensor.layer - 1, "x_out"))) return;
     const auto golden = golden_->floats(wanted).value();
     const auto ours = values_of(tensor);
@@ -124,11 +136,13 @@ class LayerFeeder {
     for (const int64_t s : tensor.shape) num *= s;
     std::vector<float> values(static_cast<size_t>(num));
     for (int64_t i = 0; i < num; ++i)
-      values[static_cast<size_t>(i)] = tensor.dtype == DType::kBF16 ? to_float(static_cast<const bf16*>(tensor.data)[i]) : static_cast<const float*>(tensor.data)[i];
+      values[static_cast<size_t>(i)] = tensor.dtype == DType::kBF16 ? to_float(static_cast<const bf16*>(tensor.data)[i])
+                                                                    : static_cast<const float*>(tensor.data)[i];
     return values;
   }
 
-  void judge(const std::string& name, const std::string& wanted, const std::vector<float>& ours, const std::vector<float>& golden) {
+  void judge(const std::string& name, const std::string& wanted, const std::vector<float>& ours,
+             const std::vector<float>& golden) {
     double sum = 0, squares = 0;
     Score& score = scores[name];
     for (size_t i = 0; i < ours.size(); ++i) {
@@ -137,16 +151,12 @@ class LayerFeeder {
       squares += static_cast<double>(golden[i]) * golden[i];
       score.num_different += delta != 0;
       score.worst_abs = std::max(score.worst_abs, std::abs(delta));
-      if (is_coefficient(name)) {
-        EXPECT_NEAR(ours[i], golden[i], 1e-4) << wanted;
-      }
+      if (is_coefficient(name)) { EXPECT_NEAR(ours[i], golden[i], 1e-4) << wanted; }
     }
     score.num_values += static_cast<int64_t>(ours.size());
     const double rms = squares > 0 ? std::sqrt(sum / squares) : std::sqrt(sum);
     score.worst_rms = std::max(score.worst_rms, rms);
-    if (!is_coefficient(name)) {
-      EXPECT_LE(rms, tolerance_of(name)) << wanted;
-    }
+    if (!is_coefficient(name)) { EXPECT_LE(rms, tolerance_of(name)) << wanted; }
   }
 
   void compare_sets(const TraceTensor& tensor) {
@@ -158,7 +168,8 @@ class LayerFeeder {
     const int32_t* ours = static_cast<const int32_t*>(tensor.data);
     Score& score = scores[std::string(tensor.name)];
     for (int64_t row = 0; row < tensor.shape[0]; ++row) {
-      const std::multiset<int64_t> a(ours + row * k, ours + (row + 1) * k), b(golden.begin() + row * k, golden.begin() + (row + 1) * k);
+      const std::multiset<int64_t> a(ours + row * k, ours + (row + 1) * k),
+          b(golden.begin() + row * k, golden.begin() + (row + 1) * k);
       ++score.num_values;
       score.num_different += a != b;
       EXPECT_EQ(a, b) << wanted << " row " << row;
@@ -180,8 +191,9 @@ class LayerFeeder {
 
 void print(const std::map<std::string, Score>& scores) {
   for (const auto& [name, score] : scores)
-    std::printf("  %-14s %8ld values, %6ld differ, worst abs %.3g, worst relative rms %.3g\n", name.c_str(), static_cast<long>(score.num_values),
-                static_cast<long>(score.num_different), score.worst_abs, score.worst_rms);
+    std::printf("  %-14s %8ld values, %6ld differ, worst abs %.3g, worst relative rms %.3g\n", name.c_str(),
+                static_cast<long>(score.num_values), static_cast<long>(score.num_different), score.worst_abs,
+                score.worst_rms);
 }
 
 TEST(GoldenLayers, PrefillThenTwoDecodeStepsAgreeLayerByLayer) {

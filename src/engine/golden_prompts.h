@@ -17,7 +17,9 @@
 
 namespace deepinfer {
 
-inline std::string golden_path(const std::string& name) { return std::string(DEEPINFER_TESTDATA) + "/model_a/golden/" + name; }
+inline std::string golden_path(const std::string& name) {
+  return std::string(DEEPINFER_TESTDATA) + "/model_a/golden/" + name;
+}
 
 inline const SafetensorsFile& golden_file(const std::string& name) {
   static std::map<std::string, SafetensorsFile> files;
@@ -78,8 +80,10 @@ inline std::unique_ptr<Engine> golden_engine(const EngineOptions& options = gold
 
 // A prompt of a golden file with its fed tokens and anchors.
 inline ExactPrompt golden_prompt(const SafetensorsFile& file, const std::string& name, bool keeps_all_logits = false) {
-  ExactPrompt prompt{.tokens = golden_tokens(file, name + ".tokens"), .decode_tokens = golden_tokens(file, name + ".decode_tokens"),
-                     .draft_anchors = golden_tokens(file, name + ".draft_anchor"), .keeps_all_logits = keeps_all_logits};
+  ExactPrompt prompt{.tokens = golden_tokens(file, name + ".tokens"),
+                     .decode_tokens = golden_tokens(file, name + ".decode_tokens"),
+                     .draft_anchors = golden_tokens(file, name + ".draft_anchor"),
+                     .keeps_all_logits = keeps_all_logits};
   return prompt;
 }
 

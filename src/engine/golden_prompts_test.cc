@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Golden prompts of model A against the authors' reference: prefill, decode, drafts, images, both variants. Tolerances are the
-// golden README's. Longer prompts are bimodal there: one rounding flip settles at 1 to 12 % rms, so they are judged by rms.
+// Golden prompts of model A against the authors' reference: prefill, decode, drafts, images, both variants. Tolerances
+// are the golden README's. Longer prompts are bimodal there: one rounding flip settles at 1 to 12 % rms, so they are
+// judged by rms.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -10,20 +11,22 @@
 namespace deepinfer {
 namespace {
 
-// The README says 0.4 a vector for the vectors it names; its own noise.json lists 0.426 for p97 when the reference's fp32
-// intermediates are disturbed by 6e-8. Of the 400 vectors here a few reach 0.49.
+// The README says 0.4 a vector for the vectors it names; its own noise.json lists 0.426 for p97 when the reference's
+// fp32 intermediates are disturbed by 6e-8. Of the 400 vectors here a few reach 0.49.
 constexpr double kVectorRms = 0.5, kPooledRms = 0.3;
 
 struct Case {
   int length;
   bool is_exact_prefill, is_exact_decode;
 };
-constexpr Case kCases[] = {{1, true, true},    {2, true, true},    {3, true, true},    {15, true, true},   {16, true, false}, {17, true, false},
-                           {31, false, false}, {33, false, false}, {64, false, false}, {97, false, false}, {200, false, false}};
+constexpr Case kCases[] = {{1, true, true},    {2, true, true},    {3, true, true},    {15, true, true},
+                           {16, true, false},  {17, true, false},  {31, false, false}, {33, false, false},
+                           {64, false, false}, {97, false, false}, {200, false, false}};
 
 class Pool {
  public:
-  // Each vector of `vocab` logits on its own, and all of them together. Where the winners differ, theirs must be close to ours.
+  // Each vector of `vocab` logits on its own, and all of them together. Where the winners differ, theirs must be close
+  // to ours.
   void add(std::span<const float> ours, std::span<const float> golden, size_t vocab, const std::string& what) {
     ASSERT_EQ(ours.size(), golden.size()) << what;
     for (size_t at = 0; at < ours.size(); at += vocab) {
@@ -41,7 +44,8 @@ class Pool {
   double rms() const { return std::sqrt(squares_ / static_cast<double>(vectors_)); }
   double agreement() const { return static_cast<double>(agreements_) / static_cast<double>(vectors_); }
   void judge(const char* what) const {
-    std::printf("%s: %ld vectors, pooled rms %.3f, argmax agreement %.3f\n", what, static_cast<long>(vectors_), rms(), agreement());
+    std::printf("%s: %ld vectors, pooled rms %.3f, argmax agreement %.3f\n", what, static_cast<long>(vectors_), rms(),
+                agreement());
     EXPECT_LE(rms(), kPooledRms) << what;
     EXPECT_GE(agreement(), 0.8) << what;
   }
@@ -61,9 +65,12 @@ TEST(GoldenPrompts, PrefillAndDecodeLogits) {
   for (const Case& c : kCases) {
     const std::string name = name_of(c.length);
     const ExactNumbers numbers = run_one(*engine, golden_prompt(golden, name));
-    const auto logits = golden.floats(name + ".logits").value(), decode_logits = golden.floats(name + ".decode_logits").value();
-    const Difference prefill = difference(numbers.logits, logits), decode = difference(numbers.decode_logits, decode_logits);
-    std::printf("%-5s prefill max %.5f rms %.5f   decode max %.5f rms %.5f\n", name.c_str(), prefill.max_abs, prefill.rms, decode.max_abs, decode.rms);
+    const auto logits = golden.floats(name + ".logits").value(),
+               decode_logits = golden.floats(name + ".decode_logits").value();
+    const Difference prefill = difference(numbers.logits, logits),
+                     decode = difference(numbers.decode_logits, decode_logits);
+    std::printf("%-5s prefill max %.5f rms %.5f   decode max %.5f rms %.5f\n", name.c_str(), prefill.max_abs,
+                prefill.rms, decode.max_abs, decode.rms);
     EXPECT_LE(prefill.max_abs, c.is_exact_prefill ? 0.05 : 1e9) << name;
     EXPECT_LE(decode.max_abs, c.is_exact_decode ? 0.15 : 1e9) << name;
     prefills.add(numbers.logits, logits, 512, name);
@@ -78,11 +85,13 @@ TEST(GoldenPrompts, EveryPositionOfAPrompt) {
   ASSERT_TRUE(engine);
   const SafetensorsFile& golden = golden_file("prompts.safetensors");
   Pool pool;
-  pool.add(run_one(*engine, golden_prompt(golden, "p33", true)).all_logits, golden.floats("p33.all_logits").value(), 512, "p33");
+  pool.add(run_one(*engine, golden_prompt(golden, "p33", true)).all_logits, golden.floats("p33.all_logits").value(),
+           512, "p33");
   const SafetensorsFile& sequential = golden_file("sequential.safetensors");
   const ExactPrompt prompt{.tokens = golden_tokens(sequential, "tokens"), .keeps_all_logits = true};
   pool.add(run_one(*engine, prompt).all_logits, sequential.floats("logits").value(), 512, "sequential");
-  pool.add(run_one(*engine, prompt, {.chunk = 1}).all_logits, sequential.floats("logits").value(), 512, "sequential, stepwise");
+  pool.add(run_one(*engine, prompt, {.chunk = 1}).all_logits, sequential.floats("logits").value(), 512,
+           "sequential, stepwise");
   pool.judge("all positions");
 }
 
@@ -118,7 +127,8 @@ TEST(GoldenPrompts, DraftsAndConfidences) {
       for (size_t i = 0; i < 3 && prefix_agrees; ++i) {
         const size_t at = step * 3 + i;
         if (c.length == 1 || c.length == 3 || c.length == 15) {
-          EXPECT_NEAR(numbers.draft_confidences[at], confidences[at], 0.15) << name << " step " << step << " draft " << i;
+          EXPECT_NEAR(numbers.draft_confidences[at], confidences[at], 0.15)
+              << name << " step " << step << " draft " << i;
         }
         prefix_agrees = ids[at] == numbers.draft_ids[at];
         equal += prefix_agrees;
@@ -128,7 +138,8 @@ TEST(GoldenPrompts, DraftsAndConfidences) {
     if (!golden.find(name + ".draft_logits")) continue;
     const auto wanted = golden.floats(name + ".draft_logits").value();
     for (size_t step = 0; step < 12; ++step)
-      first_logits.add(std::span(numbers.draft_logits).subspan(step * 3 * 512, 512), std::span(wanted).subspan(step * 3 * 512, 512), 512, name + " draft");
+      first_logits.add(std::span(numbers.draft_logits).subspan(step * 3 * 512, 512),
+                       std::span(wanted).subspan(step * 3 * 512, 512), 512, name + " draft");
   }
   std::printf("drafts: %ld of %ld equal\n", static_cast<long>(equal), static_cast<long>(all));
   EXPECT_GE(static_cast<double>(equal), 0.9 * static_cast<double>(all));
@@ -147,7 +158,8 @@ TEST(GoldenPrompts, PublishedKeySlotIsReproducedByTheTestSwitch) {
   int64_t vectors = 0;
   for (const int length : {15, 16, 17, 31, 33, 64, 97, 200}) {
     const std::string name = name_of(length);
-    const auto logits = golden.floats(name + ".logits").value(), decode = golden.floats(name + ".decode_logits").value();
+    const auto logits = golden.floats(name + ".logits").value(),
+               decode = golden.floats(name + ".decode_logits").value();
     const ExactNumbers ours = run_one(*published, golden_prompt(prompts, name));
     with_switch.add(ours.logits, logits, 512, name);
     with_switch.add(ours.decode_logits, decode, 512, name + " decode");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Selections over whole golden prompts: which groups the index sources pick, which experts the routers choose. The layers run
-// on their own streams here, so a rounding flip upstream may move later picks; most rows must still agree.
+// Selections over whole golden prompts: which groups the index sources pick, which experts the routers choose. The
+// layers run on their own streams here, so a rounding flip upstream may move later picks; most rows must still agree.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -33,7 +33,8 @@ std::map<std::string, Agreement> run(int length, ScoreRounding rounding) {
     const int32_t* ours = static_cast<const int32_t*>(tensor.data);
     Agreement& agreement = agreements["L" + std::to_string(tensor.layer) + "." + std::string(tensor.name)];
     for (int64_t row = 0; row < tensor.shape[0]; ++row) {
-      const std::multiset<int64_t> a(ours + row * k, ours + (row + 1) * k), b(wanted.begin() + row * k, wanted.begin() + (row + 1) * k);
+      const std::multiset<int64_t> a(ours + row * k, ours + (row + 1) * k),
+          b(wanted.begin() + row * k, wanted.begin() + (row + 1) * k);
       ++agreement.rows;
       agreement.equal += a == b;
     }
@@ -44,8 +45,8 @@ std::map<std::string, Agreement> run(int length, ScoreRounding rounding) {
   return agreements;
 }
 
-// The first index source sees nearly undisturbed streams: there the reference's rounding of scores shows. Behind it a moved
-// key moves the cut of every later row (16 of up to 200 are kept), so only the picks of experts stay comparable.
+// The first index source sees nearly undisturbed streams: there the reference's rounding of scores shows. Behind it a
+// moved key moves the cut of every later row (16 of up to 200 are kept), so only the picks of experts stay comparable.
 TEST(GoldenSelections, RowsAgreeWithTheReference) {
   for (const int length : {97, 200}) {
     for (const ScoreRounding rounding : {ScoreRounding::kReference, ScoreRounding::kNone}) {

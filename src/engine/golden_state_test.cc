@@ -12,27 +12,36 @@ namespace {
 
 class CacheReader {
  public:
-  CacheReader(Engine& engine, int32_t lane, BlockTable blocks) : state_(engine.state()), lane_(lane), blocks_(std::move(blocks)) {}
+  CacheReader(Engine& engine, int32_t lane, BlockTable blocks)
+      : state_(engine.state()), lane_(lane), blocks_(std::move(blocks)) {}
 
   // Slot = position mod 16, as the reference's ring; the newest 16 positions below `length`.
   std::vector<float> ring(int layer, int64_t length) const {
     std::vector<float> out(16 * 64);
     for (int64_t p = length - 16; p < length; ++p)
-      unpack(RowFormat::kFp8Block32, state_.caches.ring(layer).row(lane_, p), 64, &out[static_cast<size_t>(p % 16 * 64)]);
+      unpack(RowFormat::kFp8Block32, state_.caches.ring(layer).row(lane_, p), 64,
+             &out[static_cast<size_t>(p % 16 * 64)]);
     return out;
   }
-  std::vector<float> global_rows(int source, int64_t num) const { return paged(RowFormat::kFp4Group16, state_.caches.global_rows(source), num, 64); }
-  std::vector<float> index_rows(int source, int64_t num) const { return paged(RowFormat::kFp4Group32, state_.caches.index_rows(source), num, 32); }
+  std::vector<float> global_rows(int source, int64_t num) const {
+    return paged(RowFormat::kFp4Group16, state_.caches.global_rows(source), num, 64);
+  }
+  std::vector<float> index_rows(int source, int64_t num) const {
+    return paged(RowFormat::kFp4Group32, state_.caches.index_rows(source), num, 32);
+  }
 
  private:
   std::vector<float> paged(RowFormat format, const ConstPaged& rows, int64_t num, int64_t columns) const {
     std::vector<float> out(static_cast<size_t>(num * columns));
-    for (int64_t j = 0; j < num; ++j) unpack(format, rows.row(lane_, j), columns, &out[static_cast<size_t>(j * columns)]);
+    for (int64_t j = 0; j < num; ++j)
+      unpack(format, rows.row(lane_, j), columns, &out[static_cast<size_t>(j * columns)]);
     return out;
   }
   void unpack(RowFormat format, const uint8_t* row, int64_t columns, float* out) const {
     std::vector<bf16> values(static_cast<size_t>(columns));
-    state_.kernels.unpack_rows(state_.context(), {.format = format, .packed = {row, {1, row_bytes(format, columns)}}, .out = {values.data(), {1, columns}}});
+    state_.kernels.unpack_rows(
+        state_.context(),
+        {.format = format, .packed = {row, {1, row_bytes(format, columns)}}, .out = {values.data(), {1, columns}}});
     for (int64_t i = 0; i < columns; ++i) out[i] = to_float(values[static_cast<size_t>(i)]);
   }
 
@@ -65,7 +74,8 @@ void check_state(const CacheReader& reader, int64_t length) {
     check("L" + std::to_string(sources[s]) + ".ckv", reader.global_rows(s, num), 0.8);
     check("L" + std::to_string(sources[s]) + ".index_k", reader.index_rows(s, num), 0.8);
   }
-  std::printf("state after %ld tokens: at least %.3f of the elements of each cache are equal\n", static_cast<long>(length), worst);
+  std::printf("state after %ld tokens: at least %.3f of the elements of each cache are equal\n",
+              static_cast<long>(length), worst);
 }
 
 TEST(GoldenState, CachesAfterPrefillAndAfterDecode) {
@@ -77,7 +87,11 @@ TEST(GoldenState, CachesAfterPrefillAndAfterDecode) {
   ASSERT_TRUE(engine->admit({.lane = 2}).ok());
   const auto run = [&](std::vector<TokenId> rows, int64_t position) {
     Batch batch{.tokens = std::move(rows)};
-    batch.sequences.push_back({.lane = 2, .blocks = &blocks, .position_begin = position, .rows = {0, batch.num_rows()}, .num_logits_rows = 1});
+    batch.sequences.push_back({.lane = 2,
+                               .blocks = &blocks,
+                               .position_begin = position,
+                               .rows = {0, batch.num_rows()},
+                               .num_logits_rows = 1});
     ASSERT_TRUE(engine->launch(batch).ok());
     ASSERT_TRUE(engine->sample(nullptr).ok());
     ASSERT_TRUE(engine->collect().ok());

@@ -12,8 +12,11 @@ namespace {
 ImageEncoderConfig encoder_config(const ModelConfig& model) {
   const VisionConfig& vision = *model.vision;
   ImageEncoderConfig config;
-  config.plan = {.patch_size = vision.patch_size, .downsample_ratio = vision.downsample, .max_image_tokens = vision.image_tokens_max,
-                 .min_pixels = vision.pixels_min, .max_wh_ratio = vision.aspect_max};
+  config.plan = {.patch_size = vision.patch_size,
+                 .downsample_ratio = vision.downsample,
+                 .max_image_tokens = vision.image_tokens_max,
+                 .min_pixels = vision.pixels_min,
+                 .max_wh_ratio = vision.aspect_max};
   config.num_layers = vision.num_layers;
   config.hidden = vision.hidden;
   config.num_heads = vision.num_heads;
@@ -28,7 +31,8 @@ ImageEncoderWeights encoder_weights(const VisionWeights& from) {
   to.patch_embed = from.patch_embed;
   to.patch_embed_bias = from.patch_embed_bias;
   for (const VisionBlockWeights& block : from.blocks)
-    to.layers.push_back({block.norm1, block.norm2, block.wqkv, block.wqkv_bias, block.wo, block.wo_bias, block.mlp_w1, block.mlp_w2});
+    to.layers.push_back(
+        {block.norm1, block.norm2, block.wqkv, block.wqkv_bias, block.wo, block.wo_bias, block.mlp_w1, block.mlp_w2});
   to.norm = from.norm;
   to.aligner_w1 = from.aligner_w1;
   to.aligner_w1_bias = from.aligner_w1_bias;
@@ -57,21 +61,25 @@ ImageSpanRows lay_out(const ImageRows& image, const VisionWeights& vision, int64
 
 Result<ImageEmbedder> ImageEmbedder::create(const ModelWeights& weights, const Target& target) {
   if (!weights.config().vision) return invalid_argument("images: this model has no vision part");
-  ASSIGN_OR_RETURN(ImageEncoder encoder, ImageEncoder::create(encoder_config(weights.config()), encoder_weights(weights.vision), target));
+  ASSIGN_OR_RETURN(ImageEncoder encoder,
+                   ImageEncoder::create(encoder_config(weights.config()), encoder_weights(weights.vision), target));
   return ImageEmbedder(weights, std::move(encoder));
 }
 
-std::vector<ImageSpanRows> ImageEmbedder::embed(std::span<const RgbImage> images, const ExecutionContext& context) const {
+std::vector<ImageSpanRows> ImageEmbedder::embed(std::span<const RgbImage> images,
+                                                const ExecutionContext& context) const {
   std::vector<Canvas> canvases;
   std::vector<const Canvas*> pointers;
   for (const RgbImage& image : images) canvases.push_back(make_canvas(image, plan_config()));
   for (const Canvas& canvas : canvases) pointers.push_back(&canvas);
   std::vector<ImageSpanRows> spans;
-  for (const ImageRows& rows : encoder_.encode(pointers, context)) spans.push_back(lay_out(rows, weights_->vision, weights_->config().hidden));
+  for (const ImageRows& rows : encoder_.encode(pointers, context))
+    spans.push_back(lay_out(rows, weights_->vision, weights_->config().hidden));
   return spans;
 }
 
-Result<PlacedImages> place_images(std::span<const TokenId> tokens, TokenId image_token, std::span<const ImageSpanRows> spans, int64_t hidden) {
+Result<PlacedImages> place_images(std::span<const TokenId> tokens, TokenId image_token,
+                                  std::span<const ImageSpanRows> spans, int64_t hidden) {
   PlacedImages placed;
   size_t next = 0;
   for (size_t at = 0; at < tokens.size();) {
@@ -80,8 +88,10 @@ Result<PlacedImages> place_images(std::span<const TokenId> tokens, TokenId image
       continue;
     }
     if (next == spans.size())
-      return invalid_argument("images: a placeholder at position " + std::to_string(at) + " has no image; " + std::to_string(spans.size()) + " were given");
-    const size_t run = static_cast<size_t>(std::find_if(tokens.begin() + static_cast<int64_t>(at), tokens.end(), [&](TokenId id) { return id != image_token; }) -
+      return invalid_argument("images: a placeholder at position " + std::to_string(at) + " has no image; " +
+                              std::to_string(spans.size()) + " were given");
+    const size_t run = static_cast<size_t>(std::find_if(tokens.begin() + static_cast<int64_t>(at), tokens.end(),
+                                                        [&](TokenId id) { return id != image_token; }) -
                                            (tokens.begin() + static_cast<int64_t>(at)));
     const size_t length = static_cast<size_t>(spans[next]->size() / hidden);
     const int64_t begin = static_cast<int64_t>(placed.tokens.size());
@@ -90,7 +100,8 @@ Result<PlacedImages> place_images(std::span<const TokenId> tokens, TokenId image
     at += run >= length ? length : 1;
   }
   if (next != spans.size())
-    return invalid_argument("images: " + std::to_string(spans.size()) + " were given, the prompt has places for " + std::to_string(next));
+    return invalid_argument("images: " + std::to_string(spans.size()) + " were given, the prompt has places for " +
+                            std::to_string(next));
   return placed;
 }
 

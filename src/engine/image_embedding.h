@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Images as the rows of a prompt: encodes pixels with the model's vision part and lays the rows out as the span that stands in
-// the prompt (START, image rows with a NEWLINE after each grid row, END). Thread: one caller.
+// Images as the rows of a prompt: encodes pixels with the model's vision part and lays the rows out as the span that
+// stands in the prompt (START, image rows with a NEWLINE after each grid row, END). Thread: one caller.
 #pragma once
 
 #include <memory>
@@ -37,8 +37,9 @@ struct PlacedImages {
   std::vector<LaneImage> images;
 };
 
-// Puts the spans, in order, where `tokens` carry the image id: either one id for an image, which is expanded, or a run that
-// has the span's length already. Errors: invalid_argument when there are more or fewer placeholders than spans.
-Result<PlacedImages> place_images(std::span<const TokenId> tokens, TokenId image_token, std::span<const ImageSpanRows> spans, int64_t hidden);
+// Puts the spans, in order, where `tokens` carry the image id: either one id for an image, which is expanded, or a run
+// that has the span's length already. Errors: invalid_argument when there are more or fewer placeholders than spans.
+Result<PlacedImages> place_images(std::span<const TokenId> tokens, TokenId image_token,
+                                  std::span<const ImageSpanRows> spans, int64_t hidden);
 
 }  // namespace deepinfer

@@ -72,7 +72,9 @@ TEST(ImageEmbedding, RowsAndLogitsAgreeWithTheReference) {
   }
   EXPECT_LE(std::sqrt(error / squares), 0.01);
   auto engine = golden_engine();
-  ExactPrompt prompt{.tokens = placed.value().tokens, .decode_tokens = golden_tokens(file, "mm.decode_tokens"), .images = placed.value().images};
+  ExactPrompt prompt{.tokens = placed.value().tokens,
+                     .decode_tokens = golden_tokens(file, "mm.decode_tokens"),
+                     .images = placed.value().images};
   const ExactNumbers numbers = run_one(*engine, prompt);
   EXPECT_LE(difference(numbers.logits, file.floats("mm.logits").value()).rms, 0.4);
   EXPECT_LE(difference(numbers.decode_logits, file.floats("mm.decode_logits").value()).rms, 0.4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One result whatever the batch, the chunks or the thread count, bit for bit (replay off): logits of every position, decode
-// logits, drafts, draft logits and confidences, for text and image prompts.
+// One result whatever the batch, the chunks or the thread count, bit for bit (replay off): logits of every position,
+// decode logits, drafts, draft logits and confidences, for text and image prompts.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -27,7 +27,8 @@ void expect_equal(const ExactNumbers& a, const ExactNumbers& b, const std::strin
 
 std::vector<ExactPrompt> probes() {
   std::vector<ExactPrompt> prompts;
-  for (const char* name : {"p1", "p15", "p97", "p200"}) prompts.push_back(golden_prompt(golden_file("prompts.safetensors"), name, true));
+  for (const char* name : {"p1", "p15", "p97", "p200"})
+    prompts.push_back(golden_prompt(golden_file("prompts.safetensors"), name, true));
   prompts.push_back(golden_image_prompt(true));
   return prompts;
 }
@@ -43,9 +44,11 @@ TEST(Invariance, ChunksStepsThreadsAndCpuLevelsGiveTheSameBits) {
   ASSERT_TRUE(engine);
   const auto single = run_each_alone(*engine, {});
   const auto check = [&](const std::vector<ExactNumbers>& others, const std::string& what) {
-    for (size_t i = 0; i < single.size(); ++i) expect_equal(single[i], others[i], what + ", prompt " + std::to_string(i));
+    for (size_t i = 0; i < single.size(); ++i)
+      expect_equal(single[i], others[i], what + ", prompt " + std::to_string(i));
   };
-  for (const int64_t chunk : {1, 7, 64, 128}) check(run_each_alone(*engine, {.chunk = chunk}), "chunks of " + std::to_string(chunk));
+  for (const int64_t chunk : {1, 7, 64, 128})
+    check(run_each_alone(*engine, {.chunk = chunk}), "chunks of " + std::to_string(chunk));
   EngineOptions options = golden_options();
   options.num_threads = 2;
   check(run_each_alone(*golden_engine(options), {.chunk = 50}), "two threads");
@@ -72,7 +75,9 @@ TEST(Invariance, ABatchWithSixteenOthersInRandomOrderGivesTheSameBits) {
       if (prompts[i].keeps_all_logits) places.push_back(i);
     const auto numbers = run_exact(*engine, std::move(prompts), {.batched = true, .seed = seed});
     ASSERT_TRUE(numbers.ok()) << numbers.status().message();
-    for (size_t i = 0; i < single.size(); ++i) expect_equal(single[i], numbers.value()[places[i]], "seed " + std::to_string(seed) + ", prompt " + std::to_string(i));
+    for (size_t i = 0; i < single.size(); ++i)
+      expect_equal(single[i], numbers.value()[places[i]],
+                   "seed " + std::to_string(seed) + ", prompt " + std::to_string(i));
   }
 }
 

@@ -26,7 +26,8 @@ bool TokenRing::holds(int64_t begin, int64_t end) const { return begin >= begin_
 
 const bf16* Lane::image_row(int64_t position, int64_t hidden) const {
   for (const LaneImage& image : images)
-    if (position >= image.positions.begin && position < image.positions.end) return image.rows->data() + (position - image.positions.begin) * hidden;
+    if (position >= image.positions.begin && position < image.positions.end)
+      return image.rows->data() + (position - image.positions.begin) * hidden;
   return nullptr;
 }
 
@@ -38,13 +39,15 @@ Result<TokenId> token_before(const Lane& lane, const BatchSequence& sequence, in
   const int64_t back = sequence.position_begin - position;
   const int64_t given = static_cast<int64_t>(sequence.history.size());
   if (back <= given) return sequence.history[static_cast<size_t>(given - back)];
-  return invalid_argument("batch: lane " + std::to_string(sequence.lane) + " starts at position " + std::to_string(sequence.position_begin) +
-                          ", but the token at " + std::to_string(position) + " is unknown: give it as history");
+  return invalid_argument("batch: lane " + std::to_string(sequence.lane) + " starts at position " +
+                          std::to_string(sequence.position_begin) + ", but the token at " + std::to_string(position) +
+                          " is unknown: give it as history");
 }
 
 }  // namespace
 
-Status append_ngrams(Lane& lane, const BatchSequence& sequence, std::span<const TokenId> rows, int64_t look_back, std::vector<TokenId>& out) {
+Status append_ngrams(const Lane& lane, const BatchSequence& sequence, std::span<const TokenId> rows, int64_t look_back,
+                     std::vector<TokenId>& out) {
   const int64_t begin = sequence.position_begin, first = std::max<int64_t>(0, begin - look_back + 1);
   std::vector<TokenId> before;
   for (int64_t position = first; position < begin; ++position) {
@@ -58,10 +61,16 @@ Status append_ngrams(Lane& lane, const BatchSequence& sequence, std::span<const 
   };
   for (size_t row = 0; row < rows.size(); ++row)
     for (int64_t back = 0; back < look_back; ++back) out.push_back(token_at(begin + static_cast<int64_t>(row) - back));
-  for (int64_t position = first; position < begin; ++position)
-    if (!lane.tokens.holds(position, begin)) lane.tokens.write(position, *token_before(lane, sequence, position));
-  for (size_t row = 0; row < rows.size(); ++row) lane.tokens.write(begin + static_cast<int64_t>(row), rows[row]);
   return {};
+}
+
+void remember_tokens(Lane& lane, const BatchSequence& sequence, std::span<const TokenId> rows, int64_t look_back) {
+  const int64_t begin = sequence.position_begin, first = std::max<int64_t>(0, begin - look_back + 1);
+  if (!lane.tokens.holds(first, begin))
+    for (int64_t position = first; position < begin; ++position)
+      if (const auto token = token_before(lane, sequence, position); token.ok())
+        lane.tokens.write(position, token.value());
+  for (size_t row = 0; row < rows.size(); ++row) lane.tokens.write(begin + static_cast<int64_t>(row), rows[row]);
 }
 
 }  // namespace deepinfer

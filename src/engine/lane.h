@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The engine's side of a running sequence that is not device memory: parameters, images, the last tokens. Thread: engine's.
+// The engine's side of a running sequence that is not device memory: parameters, images, the last tokens. Thread:
+// engine's.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,12 @@ struct Lane {
   const bf16* image_row(int64_t position, int64_t hidden) const;
 };
 
-// The n-grams of a sequence's rows, look_back tokens each, newest first, appended to `out`; writes the rows into the ring.
-// Errors: invalid_argument when the tokens before the first row are unknown.
-Status append_ngrams(Lane& lane, const BatchSequence& sequence, std::span<const TokenId> rows, int64_t look_back, std::vector<TokenId>& out);
+// The n-grams of a sequence's rows, look_back tokens each, newest first, appended to `out`. Errors: invalid_argument
+// when the tokens before the first row are unknown.
+Status append_ngrams(const Lane& lane, const BatchSequence& sequence, std::span<const TokenId> rows, int64_t look_back,
+                     std::vector<TokenId>& out);
+
+// Writes the rows, and what came as their history, into the lane's ring: once the step is sure to run.
+void remember_tokens(Lane& lane, const BatchSequence& sequence, std::span<const TokenId> rows, int64_t look_back);
 
 }  // namespace deepinfer

@@ -17,15 +17,16 @@ namespace deepinfer {
 // The embedding rows of one image span, START and END included, in the place of the table's rows.
 struct LaneImage {
   Range positions;
-  std::shared_ptr<const Buffer<bf16>> rows;  // [positions.size(), hidden]; shared with whoever admits the sequence again
+  std::shared_ptr<const Buffer<bf16>>
+      rows;  // [positions.size(), hidden]; shared with whoever admits the sequence again
 };
 
 struct LaneStart {
   int32_t lane = 0;
   SamplingParams params;
-  std::vector<TokenId> prompt;     // for penalties only; may stay empty where params need no history
-  std::vector<TokenId> output;     // picked before, when a sequence resumes: the noise goes on behind them
-  std::vector<LaneImage> images;   // ascending, not overlapping
+  std::vector<TokenId> prompt;    // for penalties only; may stay empty where params need no history
+  std::vector<TokenId> output;    // picked before, when a sequence resumes: the noise goes on behind them
+  std::vector<LaneImage> images;  // ascending, not overlapping
 };
 
 }  // namespace deepinfer

@@ -24,9 +24,13 @@ Status bench_prefill(const BenchOptions& options, BenchReport& report) {
       status = batch.prefill(length, 512);
     });
     TRY(std::move(status));
-    const double bytes = static_cast<double>((length + 511) / 512) * step_weight_bytes(*model.weights, std::min<int64_t>(length, 512), false);
-    report.add({.name = fmt::format("prompt of {} tokens", length), .value = static_cast<double>(length) / seconds, .unit = "tokens/s",
-                .note = fmt::format("{:.3g} GB of weights, {:.2g} GB/s = {:.0f} % of triad {:.3g} GB/s", bytes * 1e-9, bytes * 1e-9 / seconds, bytes * 1e-7 / seconds / triad, triad)});
+    const double bytes = static_cast<double>((length + 511) / 512) *
+                         step_weight_bytes(*model.weights, std::min<int64_t>(length, 512), false);
+    report.add({.name = fmt::format("prompt of {} tokens", length),
+                .value = static_cast<double>(length) / seconds,
+                .unit = "tokens/s",
+                .note = fmt::format("{:.3g} GB of weights, {:.2g} GB/s = {:.0f} % of triad {:.3g} GB/s", bytes * 1e-9,
+                                    bytes * 1e-9 / seconds, bytes * 1e-7 / seconds / triad, triad)});
   }
   return {};
 }

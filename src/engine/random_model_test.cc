@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Other shapes than the golden model's: ratios, windows, heads, top-k, with and without candidates, Engram, draft head, vision.
-// Each loads, runs, and gives the same bits whole, in chunks, stepwise and batched; shapes are read, never compiled in.
+// Other shapes than the golden model's: ratios, windows, heads, top-k, with and without candidates, Engram, draft head,
+// vision. Each loads, runs, and gives the same bits whole, in chunks, stepwise and batched; shapes are read, never
+// compiled in.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,7 +22,11 @@ struct Shape {
 Json::Array numbers(std::initializer_list<int> values) { return Json::Array(values.begin(), values.end()); }
 
 Json::Object small_dimensions() {
-  return {{"hidden_size", 128}, {"q_lora_rank", 32}, {"o_lora_rank", 32}, {"moe_intermediate_size", 64}, {"dspark_markov_rank", 32}};
+  return {{"hidden_size", 128},
+          {"q_lora_rank", 32},
+          {"o_lora_rank", 32},
+          {"moe_intermediate_size", 64},
+          {"dspark_markov_rank", 32}};
 }
 
 Json::Object with(Json::Object base, const Json::Object& more) {
@@ -33,29 +38,57 @@ std::vector<Shape> shapes() {
   std::vector<Shape> all;
   // Ratio 4, one head group, tiny window, candidates that bite early, a draft block longer than the window's half.
   all.push_back({"ratio4",
-                 with(small_dimensions(),
-                      {{"num_hidden_layers", 5}, {"compress_ratios", numbers({0, 4, 4, 1, 1, 0})}, {"kv_source_layer_ids", numbers({1, 3})},
-                       {"index_source_layer_ids", numbers({1, 3, 4})}, {"candidate_source_layer_id", 3}, {"candidate_topk_blocks", 3},
-                       {"candidate_block_size", 4}, {"index_topk", 5}, {"sliding_window", 8}, {"num_attention_heads", 4}, {"head_dim", 32},
-                       {"qk_rope_head_dim", 8}, {"o_groups", 1}, {"index_n_heads", 3}, {"engram_layer_ids", numbers({4})},
-                       {"engram_num_embeddings", numbers({1})}, {"num_nextn_predict_layers", 1}, {"dspark_block_size", 5},
-                       {"dspark_target_layer_ids", numbers({1, 4})}}),
+                 with(small_dimensions(), {{"num_hidden_layers", 5},
+                                           {"compress_ratios", numbers({0, 4, 4, 1, 1, 0})},
+                                           {"kv_source_layer_ids", numbers({1, 3})},
+                                           {"index_source_layer_ids", numbers({1, 3, 4})},
+                                           {"candidate_source_layer_id", 3},
+                                           {"candidate_topk_blocks", 3},
+                                           {"candidate_block_size", 4},
+                                           {"index_topk", 5},
+                                           {"sliding_window", 8},
+                                           {"num_attention_heads", 4},
+                                           {"head_dim", 32},
+                                           {"qk_rope_head_dim", 8},
+                                           {"o_groups", 1},
+                                           {"index_n_heads", 3},
+                                           {"engram_layer_ids", numbers({4})},
+                                           {"engram_num_embeddings", numbers({1})},
+                                           {"num_nextn_predict_layers", 1},
+                                           {"dspark_block_size", 5},
+                                           {"dspark_target_layer_ids", numbers({1, 4})}}),
                  true});
   // Window attention alone: no global KV, no Engram, no draft head, no vision.
   all.push_back({"window_only",
-                 with(small_dimensions(),
-                      {{"num_hidden_layers", 3}, {"compress_ratios", numbers({0, 0, 0})}, {"kv_source_layer_ids", numbers({})},
-                       {"index_source_layer_ids", numbers({})}, {"candidate_source_layer_id", -1}, {"sliding_window", 24},
-                       {"engram_layer_ids", numbers({})}, {"engram_num_embeddings", numbers({})}, {"num_nextn_predict_layers", 0},
-                       {"dspark_target_layer_ids", numbers({})}, {"num_attention_heads", 6}, {"o_groups", 3}, {"head_dim", 64}}),
+                 with(small_dimensions(), {{"num_hidden_layers", 3},
+                                           {"compress_ratios", numbers({0, 0, 0})},
+                                           {"kv_source_layer_ids", numbers({})},
+                                           {"index_source_layer_ids", numbers({})},
+                                           {"candidate_source_layer_id", -1},
+                                           {"sliding_window", 24},
+                                           {"engram_layer_ids", numbers({})},
+                                           {"engram_num_embeddings", numbers({})},
+                                           {"num_nextn_predict_layers", 0},
+                                           {"dspark_target_layer_ids", numbers({})},
+                                           {"num_attention_heads", 6},
+                                           {"o_groups", 3},
+                                           {"head_dim", 64}}),
                  false});
   // The last layer is the last kv source; released window; two streams; one expert a token; no candidates.
   all.push_back({"source_last",
-                 with(small_dimensions(),
-                      {{"num_hidden_layers", 4}, {"compress_ratios", numbers({1, 1, 2, 2, 0, 0})}, {"kv_source_layer_ids", numbers({0, 2, 3})},
-                       {"index_source_layer_ids", numbers({0, 1, 2, 3})}, {"candidate_source_layer_id", -1}, {"index_topk", 40},
-                       {"sliding_window", 128}, {"hc_mult", 2}, {"num_experts_per_tok", 1}, {"engram_layer_ids", numbers({0, 2})},
-                       {"engram_num_embeddings", numbers({1, 1})}, {"dspark_target_layer_ids", numbers({0, 3})}, {"dspark_block_size", 2}}),
+                 with(small_dimensions(), {{"num_hidden_layers", 4},
+                                           {"compress_ratios", numbers({1, 1, 2, 2, 0, 0})},
+                                           {"kv_source_layer_ids", numbers({0, 2, 3})},
+                                           {"index_source_layer_ids", numbers({0, 1, 2, 3})},
+                                           {"candidate_source_layer_id", -1},
+                                           {"index_topk", 40},
+                                           {"sliding_window", 128},
+                                           {"hc_mult", 2},
+                                           {"num_experts_per_tok", 1},
+                                           {"engram_layer_ids", numbers({0, 2})},
+                                           {"engram_num_embeddings", numbers({1, 1})},
+                                           {"dspark_target_layer_ids", numbers({0, 3})},
+                                           {"dspark_block_size", 2}}),
                  true});
   return all;
 }
@@ -78,7 +111,9 @@ std::vector<TokenId> random_tokens(uint64_t seed, int64_t num) {
 std::vector<ExactPrompt> prompts_of() {
   std::vector<ExactPrompt> prompts;
   for (const int64_t length : {1, 5, 40, 150, 333})
-    prompts.push_back({.tokens = random_tokens(static_cast<uint64_t>(length), length), .decode_tokens = random_tokens(77, 9), .keeps_all_logits = true});
+    prompts.push_back({.tokens = random_tokens(static_cast<uint64_t>(length), length),
+                       .decode_tokens = random_tokens(77, 9),
+                       .keeps_all_logits = true});
   return prompts;
 }
 
@@ -97,8 +132,10 @@ void expect_same_whatever_the_shape(Engine& engine, Engine& two_threads, const s
     for (size_t i = 0; i < single.value().size(); ++i) {
       const ExactNumbers &a = single.value()[i], &b = run.value()[i];
       EXPECT_TRUE(equal_bits(a.all_logits, b.all_logits)) << what << ", chunk " << shape.chunk << ", prompt " << i;
-      EXPECT_TRUE(equal_bits(a.decode_logits, b.decode_logits)) << what << ", chunk " << shape.chunk << ", prompt " << i;
-      EXPECT_TRUE(equal_bits(a.draft_confidences, b.draft_confidences)) << what << ", chunk " << shape.chunk << ", prompt " << i;
+      EXPECT_TRUE(equal_bits(a.decode_logits, b.decode_logits))
+          << what << ", chunk " << shape.chunk << ", prompt " << i;
+      EXPECT_TRUE(equal_bits(a.draft_confidences, b.draft_confidences))
+          << what << ", chunk " << shape.chunk << ", prompt " << i;
       EXPECT_EQ(a.draft_ids, b.draft_ids) << what;
     }
   }
@@ -108,7 +145,8 @@ void expect_same_whatever_the_shape(Engine& engine, Engine& two_threads, const s
 void expect_exact_replay(Engine& engine, const std::string& what) {
   const auto tokens = random_tokens(9, 390);
   const ReplayPlan plan = plan_replay(engine.replay_geometry(), ReplayMode::kExact, 256, 380);
-  const BlockTable cold_blocks({BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}}), hit_blocks({BlockId{0}, BlockId{1}, BlockId{7}, BlockId{8}});
+  const BlockTable cold_blocks({BlockId{0}, BlockId{1}, BlockId{2}, BlockId{3}}),
+      hit_blocks({BlockId{0}, BlockId{1}, BlockId{7}, BlockId{8}});
   const auto run = [&](SequenceDriver& driver, int64_t begin) {
     driver.run({tokens.begin() + begin, tokens.begin() + 380}, begin, 1);
     std::vector<float> trail = driver.logits;
@@ -125,7 +163,8 @@ void expect_exact_replay(Engine& engine, const std::string& what) {
   hit.limits = plan.limits;
   const int64_t look_back = std::min<int64_t>(3, plan.run_begin);
   hit.history.assign(tokens.begin() + plan.run_begin - look_back, tokens.begin() + plan.run_begin);
-  EXPECT_TRUE(equal_bits(run(hit, plan.run_begin), wanted)) << what << ", replay from " << plan.run_begin << " " << plan.reason;
+  EXPECT_TRUE(equal_bits(run(hit, plan.run_begin), wanted))
+      << what << ", replay from " << plan.run_begin << " " << plan.reason;
 }
 
 TEST(RandomModel, OddShapesRunAndGiveOneResult) {
@@ -135,7 +174,8 @@ TEST(RandomModel, OddShapesRunAndGiveOneResult) {
     if (HasFatalFailure()) return;
     const auto weights = open_weights(folder);
     ASSERT_TRUE(weights) << shape.name;
-    auto engine = Engine::open(weights, golden_token_map(), options_of(1)), two_threads = Engine::open(weights, golden_token_map(), options_of(2));
+    auto engine = Engine::open(weights, golden_token_map(), options_of(1)),
+         two_threads = Engine::open(weights, golden_token_map(), options_of(2));
     ASSERT_TRUE(engine.ok()) << shape.name << ": " << engine.status().message();
     expect_same_whatever_the_shape(*engine.value(), *two_threads.value(), shape.name);
     expect_exact_replay(*engine.value(), shape.name);

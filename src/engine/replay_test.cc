@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Bounded replay after a prefix hit (decisions 4 and 5). Model A: window 16, six layers up to the last kv source, nine in all,
-// so exact replay starts at min(H - 90, L - 136).
+// Bounded replay after a prefix hit (decisions 4 and 5). Model A: window 16, six layers up to the last kv source, nine
+// in all, so exact replay starts at min(H - 90, L - 136).
 #include <gtest/gtest.h>
 
 #include "base/philox.h"
@@ -27,7 +27,8 @@ struct Trail {
 };
 
 // The prompt from run_begin on in chunks, then decode rows with drafts.
-Trail run(Engine& engine, SequenceDriver& driver, const std::vector<TokenId>& tokens, int64_t run_begin, int64_t chunk) {
+Trail run(Engine& engine, SequenceDriver& driver, const std::vector<TokenId>& tokens, int64_t run_begin,
+          int64_t chunk) {
   Trail trail;
   const auto keep = [&](const SequenceOutput& output) {
     trail.logits.push_back(driver.logits);
@@ -121,7 +122,8 @@ TEST(Replay, FastReplayDoesNotDependOnChunks) {
     }
     EXPECT_FALSE(wanted == full);
     const Difference d = difference(wanted.logits[0], full.logits[0]);
-    std::printf("fast replay, hit %ld: logits differ from a full run by rms %.3f\n", static_cast<long>(hit_tokens), d.rms);
+    std::printf("fast replay, hit %ld: logits differ from a full run by rms %.3f\n", static_cast<long>(hit_tokens),
+                d.rms);
     EXPECT_LT(d.rms, 2.0);  // logits have standard deviation 3
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rejected draft rows leave no trace: after a verify run whose drafts were wrong, the sequence goes on as if they had never
-// run. The runs lie over borders of compression groups, ring slots and blocks.
+// Rejected draft rows leave no trace: after a verify run whose drafts were wrong, the sequence goes on as if they had
+// never run. The runs lie over borders of compression groups, ring slots and blocks.
 #include <gtest/gtest.h>
 
 #include "base/philox.h"
@@ -26,7 +26,8 @@ EngineOptions verify_options() {
 TEST(Rollback, WrongDraftsLeaveNoTrace) {
   auto engine = golden_engine(verify_options());
   ASSERT_TRUE(engine);
-  // 126 to 129: around a block border; 61 to 64: around a ring's end (64 slots); odd and even: inside and at the end of a group.
+  // 126 to 129: around a block border; 61 to 64: around a ring's end (64 slots); odd and even: inside and at the end of
+  // a group.
   for (const int64_t length : {15, 16, 30, 61, 62, 63, 64, 125, 126, 127, 128}) {
     const auto tokens = random_tokens(7, length + 12);
     const std::vector<TokenId> prompt(tokens.begin(), tokens.begin() + length);
@@ -37,7 +38,8 @@ TEST(Rollback, WrongDraftsLeaveNoTrace) {
       tried.run(prompt, 0, 1);
       // The anchor with drafts that the picks contradict, then the true continuation from the anchor on.
       std::vector<TokenId> rows = {tokens[static_cast<size_t>(length)]};
-      for (const TokenId wrong : random_tokens(99 + static_cast<uint64_t>(num_drafts), num_drafts)) rows.push_back(wrong);
+      for (const TokenId wrong : random_tokens(99 + static_cast<uint64_t>(num_drafts), num_drafts))
+        rows.push_back(wrong);
       SequenceOutput output = tried.run(rows, length, num_drafts + 1);
       if (output.num_accepted > 0) continue;  // a lucky draft: another length covers this place
       SequenceDriver plain(*engine, 2, BlockTable({BlockId{30}, BlockId{31}}));
@@ -71,7 +73,9 @@ TEST(Rollback, VerifyRunsGiveWhatSingleStepsGive) {
     while (picked.size() < 34) {
       const size_t at = picked.size() - 1;
       std::vector<TokenId> rows = {picked.back()};
-      for (int64_t i = 1; i <= 5; ++i) rows.push_back(i <= num_right ? greedy[at + static_cast<size_t>(i)] : (greedy[at + static_cast<size_t>(i)] + 1) % 500);
+      for (int64_t i = 1; i <= 5; ++i)
+        rows.push_back(i <= num_right ? greedy[at + static_cast<size_t>(i)]
+                                      : (greedy[at + static_cast<size_t>(i)] + 1) % 500);
       const SequenceOutput output = verified.run(rows, 33 + static_cast<int64_t>(at), 6);
       ASSERT_EQ(output.num_accepted, num_right);
       picked.insert(picked.end(), output.tokens.begin(), output.tokens.end());

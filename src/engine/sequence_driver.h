@@ -13,7 +13,8 @@ namespace deepinfer {
 
 class SequenceDriver {
  public:
-  SequenceDriver(Engine& engine, int32_t lane, BlockTable blocks, SamplingParams params = greedy()) : engine_(engine), lane_(lane), blocks_(std::move(blocks)) {
+  SequenceDriver(Engine& engine, int32_t lane, BlockTable blocks, SamplingParams params = greedy())
+      : engine_(engine), lane_(lane), blocks_(std::move(blocks)) {
     const Status status = engine.admit({.lane = lane, .params = std::move(params)});
     EXPECT_TRUE(status.ok()) << status.message();
   }
@@ -28,10 +29,18 @@ class SequenceDriver {
   bool draft = true;
 
   // Rows at `position`; the last num_logits of them give logits, kept in `logits`, and are picked from.
-  SequenceOutput run(std::vector<TokenId> tokens, int64_t position, int64_t num_logits, std::optional<TokenId> anchor = {}) {
+  SequenceOutput run(std::vector<TokenId> tokens, int64_t position, int64_t num_logits,
+                     std::optional<TokenId> anchor = {}) {
     Batch batch{.tokens = std::move(tokens)};
-    batch.sequences.push_back({.lane = lane_, .blocks = &blocks_, .position_begin = position, .rows = {0, batch.num_rows()},
-                               .num_logits_rows = num_logits, .limits = limits, .history = history, .draft = draft && num_logits > 0, .draft_anchor = anchor});
+    batch.sequences.push_back({.lane = lane_,
+                               .blocks = &blocks_,
+                               .position_begin = position,
+                               .rows = {0, batch.num_rows()},
+                               .num_logits_rows = num_logits,
+                               .limits = limits,
+                               .history = history,
+                               .draft = draft && num_logits > 0,
+                               .draft_anchor = anchor});
     Status status = engine_.launch(batch);
     EXPECT_TRUE(status.ok()) << status.message();
     if (!status.ok()) return {};

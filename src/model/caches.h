@@ -26,12 +26,16 @@ struct Caches {
   ConstPaged global_rows(int source) const { return paged(source, global_base(source), layout.global_row_bytes); }
   ConstPaged index_rows(int source) const { return paged(source, index_base(source), layout.index_row_bytes); }
   View<float, dim::lanes, dim::slots, dim::columns> tail(int source) const {
-    return {tails + source * num_lanes * layout.tail_slots * 2 * layout.head_dim, {num_lanes, layout.tail_slots, 2 * layout.head_dim}};
+    return {tails + source * num_lanes * layout.tail_slots * 2 * layout.head_dim,
+            {num_lanes, layout.tail_slots, 2 * layout.head_dim}};
   }
 
  private:
   ConstPaged paged(int source, const uint8_t* base, int64_t row_stride_bytes) const {
-    return {base, layout.block_bytes, row_stride_bytes, static_cast<int32_t>(layout.sources[static_cast<size_t>(source)].rows_per_block),
+    return {base,
+            layout.block_bytes,
+            row_stride_bytes,
+            static_cast<int32_t>(layout.sources[static_cast<size_t>(source)].rows_per_block),
             {block_table, {num_lanes, blocks_per_lane}}};
   }
 };

@@ -20,7 +20,8 @@ std::vector<ExpertMatrices> expert_matrices(const MoeWeights& moe) {
 RopeSpec rope_spec(const ModelConfig& config, int kind) {
   if (kind == 0) return {.theta = config.rope_theta, .rope_dim = config.rope_dim};
   const RopeScaling& scaling = config.rope_scaling;
-  return {config.compress_rope_theta, config.rope_dim, scaling.factor, scaling.beta_fast, scaling.beta_slow, scaling.original_context};
+  return {config.compress_rope_theta, config.rope_dim,   scaling.factor,
+          scaling.beta_fast,          scaling.beta_slow, scaling.original_context};
 }
 
 void set_up_rows(State& state) {
@@ -31,7 +32,8 @@ void set_up_rows(State& state) {
     state.groups.emplace_back(rows);
     state.group_angles.emplace_back(rows, pairs);
   }
-  if (state.has_draft()) state.draft_angles = RopeAngles(state.options.draft_sequences_max * state.config.draft.block_size, pairs);
+  if (state.has_draft())
+    state.draft_angles = RopeAngles(state.options.draft_sequences_max * state.config.draft.block_size, pairs);
   for (int kind = 0; kind < 2; ++kind) {
     state.frequencies[kind] = Buffer<float>(pairs);
     rope_frequencies(rope_spec(state.config, kind), {state.frequencies[kind].data(), static_cast<size_t>(pairs)});
@@ -46,17 +48,21 @@ void set_up_weights(State& state) {
   }
   for (const int l : state.config.engram.layers) {
     const Fp8Rows& table = state.weights.layer(l).engram.table;
-    state.engram_tables.emplace_back("layers." + std::to_string(l) + ".engram.embed", table.codes, table.scales, table.num_rows, table.columns);
+    state.engram_tables.emplace_back("layers." + std::to_string(l) + ".engram.embed", table.codes, table.scales,
+                                     table.num_rows, table.columns);
   }
 }
 
 Status check_parts(const Forward::Parts& parts, const ForwardOptions& options, const LayerRoles& roles) {
   const ModelConfig& config = parts.weights.config();
-  if (!config.engram.empty() && !parts.hasher) return invalid_argument("forward: the model has Engram tables, but no hasher was given");
+  if (!config.engram.empty() && !parts.hasher)
+    return invalid_argument("forward: the model has Engram tables, but no hasher was given");
   if (config.num_streams < 1 || config.num_streams > kStreamsMax)
-    return unimplemented("forward: " + std::to_string(config.num_streams) + " residual streams, at most " + std::to_string(kStreamsMax));
+    return unimplemented("forward: " + std::to_string(config.num_streams) + " residual streams, at most " +
+                         std::to_string(kStreamsMax));
   if (roles.ratio_max > kCompressRatioMax)
-    return unimplemented("forward: compress ratio " + std::to_string(roles.ratio_max) + ", at most " + std::to_string(kCompressRatioMax));
+    return unimplemented("forward: compress ratio " + std::to_string(roles.ratio_max) + ", at most " +
+                         std::to_string(kCompressRatioMax));
   if (options.rows_max < 1 || options.logits_rows_max < 1) return invalid_argument("forward: limits below one row");
   return {};
 }
@@ -67,7 +73,8 @@ Status stage_inputs(State& state, const RowBatch& batch) {
   for (int64_t row = 0; row < batch.num_rows(); ++row) {
     const TokenId token = batch.tokens[static_cast<size_t>(row)];
     if (token < 0 || token >= state.config.vocab_size)
-      return invalid_argument("batch: token " + std::to_string(token) + " of a vocabulary of " + std::to_string(state.config.vocab_size));
+      return invalid_argument("batch: token " + std::to_string(token) + " of a vocabulary of " +
+                              std::to_string(state.config.vocab_size));
     state.work.tokens[row] = token;
     const bf16* image = batch.image_rows.empty() ? nullptr : batch.image_rows[static_cast<size_t>(row)];
     if (image && !state.config.vision) return invalid_argument("batch: image rows for a model without a vision part");
@@ -82,7 +89,8 @@ Status hash_engram_rows(State& state, const RowBatch& batch) {
   const EngramHasher& hasher = *state.parts.hasher;
   const int64_t look_back = hasher.look_back(), per_token = hasher.rows_per_token();
   if (static_cast<int64_t>(batch.ngrams.size()) != batch.num_rows() * look_back)
-    return invalid_argument("batch: " + std::to_string(batch.ngrams.size()) + " n-gram tokens, expected " + std::to_string(batch.num_rows() * look_back));
+    return invalid_argument("batch: " + std::to_string(batch.ngrams.size()) + " n-gram tokens, expected " +
+                            std::to_string(batch.num_rows() * look_back));
   for (int table = 0; table < hasher.num_tables(); ++table) {
     int64_t* ids = &state.work.engram_ids[table * state.options.rows_max * per_token];
     for (int64_t row = 0; row < batch.num_rows(); ++row)
@@ -96,14 +104,17 @@ Status hash_engram_rows(State& state, const RowBatch& batch) {
 void copy_block_tables(const RowBatch& batch, const Caches& caches) {
   for (const SequenceRows& sequence : batch.sequences)
     for (size_t b = 0; b < sequence.blocks.size() && caches.blocks_per_lane > 0; ++b)
-      caches.block_table[sequence.lane * caches.blocks_per_lane + static_cast<int64_t>(b)] = static_cast<int32_t>(index(sequence.blocks[b]));
+      caches.block_table[sequence.lane * caches.blocks_per_lane + static_cast<int64_t>(b)] =
+          static_cast<int32_t>(index(sequence.blocks[b]));
 }
 
 Status count_logits_rows(State& state) {
   state.num_logits_rows = 0;
-  for (int64_t s = 0; s < state.all.table.num_sequences(); ++s) state.num_logits_rows += state.all.table.sequence(s).num_logits_rows;
+  for (int64_t s = 0; s < state.all.table.num_sequences(); ++s)
+    state.num_logits_rows += state.all.table.sequence(s).num_logits_rows;
   if (state.num_logits_rows > state.options.logits_rows_max)
-    return resource_exhausted("batch: " + std::to_string(state.num_logits_rows) + " logits rows, room for " + std::to_string(state.options.logits_rows_max));
+    return resource_exhausted("batch: " + std::to_string(state.num_logits_rows) + " logits rows, room for " +
+                              std::to_string(state.options.logits_rows_max));
   return {};
 }
 
@@ -125,9 +136,10 @@ void capture_features(State& state, int layer) {
   if (target < 0 || !state.has_draft()) return;
   const int64_t rows = state.num_rows(), hidden = state.config.hidden, streams = state.config.num_streams;
   const int64_t width = hidden * static_cast<int64_t>(state.config.draft.target_layers.size());
-  state.kernels.stream_collapse(state.context, {.x = {state.work.streams.data(), {rows, streams, hidden}},
-                                                .pre = {state.work.mean_weight.data(), {rows, streams}},
-                                                .out = {state.work.features.data() + target * hidden, {rows, hidden}, {width, 1}}});
+  state.kernels.stream_collapse(state.context,
+                                {.x = {state.work.streams.data(), {rows, streams, hidden}},
+                                 .pre = {state.work.mean_weight.data(), {rows, streams}},
+                                 .out = {state.work.features.data() + target * hidden, {rows, hidden}, {width, 1}}});
 }
 
 // Sequence rows that give logits, in batch order, into final_rows.
@@ -145,7 +157,8 @@ void gather_logits_rows(State& state) {
 }
 
 void run_head(State& state) {
-  const int64_t rows = state.num_rows(), hidden = state.config.hidden, streams = state.config.num_streams, out = state.num_logits_rows;
+  const int64_t rows = state.num_rows(), hidden = state.config.hidden, streams = state.config.num_streams,
+                out = state.num_logits_rows;
   if (rows == 0 || out == 0) return;
   Workspace& work = state.work;
   state.kernels.stream_collapse(state.context, {.x = {work.streams.data(), {rows, streams, hidden}},
@@ -153,10 +166,13 @@ void run_head(State& state) {
                                                 .out = {work.collapsed.data(), {rows, hidden}}});
   trace_rows(state, state.config.num_layers, "final_h", work.collapsed.data(), {rows, hidden});
   gather_logits_rows(state);
-  state.kernels.norm(state.context, {.x = {work.final_rows.data(), {out, hidden}}, .weight = state.weights.norm,
-                                     .epsilon = state.config.norm_epsilon, .out = {work.final_norm.data(), {out, hidden}}});
+  state.kernels.norm(state.context, {.x = {work.final_rows.data(), {out, hidden}},
+                                     .weight = state.weights.norm,
+                                     .epsilon = state.config.norm_epsilon,
+                                     .out = {work.final_norm.data(), {out, hidden}}});
   trace_rows(state, state.config.num_layers, "final_norm", work.final_norm.data(), {out, hidden});
-  state.kernels.linear(state.context, {.x = {work.final_norm.data(), {out, hidden}}, .weight = state.weights.head,
+  state.kernels.linear(state.context, {.x = {work.final_norm.data(), {out, hidden}},
+                                       .weight = state.weights.head,
                                        .out_f32 = {work.logits.data(), {out, state.config.vocab_size}}});
 }
 
@@ -177,8 +193,10 @@ void collapse_and_norm(State& state, const float* pre, const Bf16Vector& weight,
   state.kernels.stream_collapse(state.context, {.x = {work.streams.data(), {num_rows, streams, hidden}},
                                                 .pre = {pre, {num_rows, streams}},
                                                 .out = {work.collapsed.data(), {num_rows, hidden}}});
-  state.kernels.norm(state.context, {.x = {work.collapsed.data(), {num_rows, hidden}}, .weight = weight,
-                                     .epsilon = state.config.norm_epsilon, .out = {work.input.data(), {num_rows, hidden}}});
+  state.kernels.norm(state.context, {.x = {work.collapsed.data(), {num_rows, hidden}},
+                                     .weight = weight,
+                                     .epsilon = state.config.norm_epsilon,
+                                     .out = {work.input.data(), {num_rows, hidden}}});
 }
 
 void mix_streams(State& state, int layer, std::string_view site, const StreamMixWeights& mix, int64_t num_rows) {
@@ -214,7 +232,8 @@ void update_streams(State& state, int64_t num_rows) {
 Forward::Forward(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Forward::~Forward() = default;
 
-Result<std::unique_ptr<Forward>> Forward::create(const Parts& parts, const CacheLayout& layout, const ForwardOptions& options) {
+Result<std::unique_ptr<Forward>> Forward::create(const Parts& parts, const CacheLayout& layout,
+                                                 const ForwardOptions& options) {
   auto state = std::make_unique<State>(parts, layout, options);
   ASSIGN_OR_RETURN(state->roles, make_layer_roles(state->config));
   TRY(check_parts(parts, options, state->roles));
@@ -250,7 +269,8 @@ Status Forward::embed() {
   state.kernels.embedding(state.context, {.embed = state.weights.embed,
                                           .token = {state.work.tokens.data(), {rows}},
                                           .image_row = {state.work.image_row.data(), {rows}},
-                                          .image_rows = {state.work.image_rows.data(), {state.config.vision ? rows : 0, state.config.hidden}},
+                                          .image_rows = {state.work.image_rows.data(),
+                                                         {state.config.vision ? rows : 0, state.config.hidden}},
                                           .out = {state.work.streams.data(), {rows, streams, state.config.hidden}}});
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t s = 0; s < streams; ++s) state.work.pre[row * streams + s] = s == 0 ? 1.0f : 0.0f;
@@ -268,13 +288,17 @@ Status Forward::inject_engram(int layer) {
   const int64_t per_token = engram.rows_per_token(), hidden = state.config.hidden, streams = state.config.num_streams;
   const int64_t* ids = &work.engram_ids[table * state.options.rows_max * per_token];
   trace_rows(state, layer, "engram_rows", ids, {rows, per_token});
-  TRY(state.engram_tables[static_cast<size_t>(table)].read_rows({ids, static_cast<size_t>(rows * per_token)}, work.engram_codes.data(), work.engram_scales.data()));
-  state.kernels.engram_rows(state.context, {.table = {work.engram_codes.data(), work.engram_scales.data(), rows * per_token, engram.head_dim},
-                                            .row = {work.engram_places.data(), {rows, per_token}},
-                                            .out = {work.engram_rows.data(), {rows, engram.row_columns()}}});
+  TRY(state.engram_tables[static_cast<size_t>(table)].read_rows({ids, static_cast<size_t>(rows * per_token)},
+                                                                work.engram_codes.data(), work.engram_scales.data()));
+  state.kernels.engram_rows(
+      state.context, {.table = {work.engram_codes.data(), work.engram_scales.data(), rows * per_token, engram.head_dim},
+                      .row = {work.engram_places.data(), {rows, per_token}},
+                      .out = {work.engram_rows.data(), {rows, engram.row_columns()}}});
   trace_rows(state, layer, "engram_emb", work.engram_rows.data(), {rows, engram.row_columns()});
   const int64_t width = (streams + 1) * hidden;
-  state.kernels.linear(state.context, {.x = {work.engram_rows.data(), {rows, engram.row_columns()}}, .weight = weights.wkv, .round_activation = true,
+  state.kernels.linear(state.context, {.x = {work.engram_rows.data(), {rows, engram.row_columns()}},
+                                       .weight = weights.wkv,
+                                       .round_activation = true,
                                        .out = {work.engram_kv.data(), {rows, width}}});
   state.kernels.engram_gate(state.context, {.kv = {work.engram_kv.data(), {rows, width}},
                                             .q_weight = weights.q_weight,
@@ -343,7 +367,9 @@ View<bf16, dim::tokens, dim::streams, dim::hidden> Forward::streams() {
   return {state_->work.streams.data(), {state_->num_rows(), state_->config.num_streams, state_->config.hidden}};
 }
 
-View<float, dim::tokens, dim::streams> Forward::pre() { return {state_->work.pre.data(), {state_->num_rows(), state_->config.num_streams}}; }
+View<float, dim::tokens, dim::streams> Forward::pre() {
+  return {state_->work.pre.data(), {state_->num_rows(), state_->config.num_streams}};
+}
 
 int64_t Forward::draft_block() const { return state_->has_draft() ? state_->config.draft.block_size : 0; }
 int64_t Forward::memory_bytes() const { return workspace_bytes(state_->work); }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The forward pass of the model over the rows of one step (model.md 3): embedding, layers, logits, and the draft head.
-// There is one path: prefill chunks, decode rows and verify runs differ only in where their rows stand. Every op is taken
-// from the kernel table; every sum has a fixed order, so a row's results depend on its own sequence alone.
+// There is one path: prefill chunks, decode rows and verify runs differ only in where their rows stand. Every op is
+// taken from the kernel table; every sum has a fixed order, so a row's results depend on its own sequence alone.
 //
-// A step: begin(rows), run(), then logits(); where drafts are wanted, draft(anchors) and draft_logits(i, ...) for i = 0, 1, ...
-// run() writes the row's window KV, global KV, compressor tails and draft rings. All buffers are allocated by create().
-// Thread: one caller; ops use the context's pool.
+// A step: begin(rows), run(), then logits(); where drafts are wanted, draft(anchors) and draft_logits(i, ...) for i =
+// 0, 1, ... run() writes the row's window KV, global KV, compressor tails and draft rings. All buffers are allocated by
+// create(). Thread: one caller; ops use the context's pool.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct TraceTensor {
   int layer = 0;
   std::string_view name;
   DType dtype = DType::kBF16;
-  const void* data = nullptr;   // contiguous, valid during the call
+  const void* data = nullptr;  // contiguous, valid during the call
   std::vector<int64_t> shape;
 };
 using TraceSink = std::function<void(const TraceTensor&)>;
@@ -50,7 +50,7 @@ struct DraftSequence {
   int32_t lane = 0;
   int64_t position = 0;
   TokenId anchor = 0;
-  int64_t window_begin = 0;     // context rows below do not exist (decoder replay)
+  int64_t window_begin = 0;  // context rows below do not exist (decoder replay)
 };
 
 class Forward {
@@ -64,7 +64,8 @@ class Forward {
     const EngramHasher* hasher = nullptr;
   };
   // Errors: what the configuration asks and no code offers.
-  static Result<std::unique_ptr<Forward>> create(const Parts& parts, const CacheLayout& layout, const ForwardOptions& options);
+  static Result<std::unique_ptr<Forward>> create(const Parts& parts, const CacheLayout& layout,
+                                                 const ForwardOptions& options);
   ~Forward();
 
   // Checks and lays out the rows. Errors: invalid_argument, resource_exhausted; nothing has been written then.
@@ -78,12 +79,13 @@ class Forward {
   Status draft(std::span<const DraftSequence> sequences, const Caches& caches);
   // Position i of every block given the tokens before it (i = 0: the anchors): logits with the Markov term, and the raw
   // confidences. Call in ascending i, once each.
-  View<const float, dim::rows, dim::vocab> draft_logits(int64_t i, std::span<const TokenId> previous, std::span<float> confidences);
+  View<const float, dim::rows, dim::vocab> draft_logits(int64_t i, std::span<const TokenId> previous,
+                                                        std::span<float> confidences);
   int64_t draft_block() const;
-  int64_t memory_bytes() const;   // of the work buffers
+  int64_t memory_bytes() const;  // of the work buffers
 
-  // The parts of run(), for tests that feed a layer its golden input. After begin(): embed(); per layer inject_engram(l),
-  // run_layer(l); finish().
+  // The parts of run(), for tests that feed a layer its golden input. After begin(): embed(); per layer
+  // inject_engram(l), run_layer(l); finish().
   Status embed();
   Status inject_engram(int layer);
   Status run_layer(int layer);

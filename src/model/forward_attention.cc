@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The attention sublayer: queries, window KV, the core, the output projection (model.md 3.4, 3.8, 3.9), and the cut behind the
-// last kv source (5.6).
+// The attention sublayer: queries, window KV, the core, the output projection (model.md 3.4, 3.8, 3.9), and the cut
+// behind the last kv source (5.6).
 #include <algorithm>
 #include <cmath>
 
@@ -30,7 +30,8 @@ void let_rows_go(State& state, int layer) {
   gather_rows(kept, work.comb.data(), streams * streams);
   gather_rows(kept, work.selected.data(), config.index_top_k);
   if (config.candidate_source_layer >= 0) gather_rows(kept, work.candidates.data(), config.candidate_blocks);
-  if (state.has_draft()) gather_rows(kept, work.features.data(), hidden * static_cast<int64_t>(config.draft.target_layers.size()));
+  if (state.has_draft())
+    gather_rows(kept, work.features.data(), hidden * static_cast<int64_t>(config.draft.target_layers.size()));
   const int64_t per_token = config.engram.rows_per_token();
   for (size_t table = 0; table < config.engram.layers.size(); ++table)
     gather_rows(kept, &work.engram_ids[static_cast<int64_t>(table) * state.options.rows_max * per_token], per_token);
@@ -72,10 +73,14 @@ void project_window_keys(State& state, int layer, const bf16* x, int64_t num_row
   const ModelConfig& config = state.config;
   const AttentionWeights& weights = state.layer_weights(layer).attention;
   const View<bf16, dim::rows, dim::out> kv(work.kv.data(), {num_rows, config.head_dim});
-  state.kernels.linear(state.context, {.x = {x, {num_rows, config.hidden}}, .weight = weights.wkv, .round_activation = true, .out = kv});
-  state.kernels.norm(state.context, {.x = {kv.data, {num_rows, config.head_dim}}, .weight = weights.kv_norm,
-                                     .epsilon = config.norm_epsilon, .out = {kv.data, {num_rows, config.head_dim}}});
-  state.kernels.rope(state.context, {.x = {kv.data, {num_rows, 1, config.head_dim}}, .cos = angles.cosines(), .sin = angles.sines()});
+  state.kernels.linear(
+      state.context, {.x = {x, {num_rows, config.hidden}}, .weight = weights.wkv, .round_activation = true, .out = kv});
+  state.kernels.norm(state.context, {.x = {kv.data, {num_rows, config.head_dim}},
+                                     .weight = weights.kv_norm,
+                                     .epsilon = config.norm_epsilon,
+                                     .out = {kv.data, {num_rows, config.head_dim}}});
+  state.kernels.rope(state.context,
+                     {.x = {kv.data, {num_rows, 1, config.head_dim}}, .cos = angles.cosines(), .sin = angles.sines()});
 }
 
 void project_queries(State& state, int layer, int64_t num_rows, const RopeAngles& angles) {
@@ -83,14 +88,21 @@ void project_queries(State& state, int layer, int64_t num_rows, const RopeAngles
   const ModelConfig& config = state.config;
   const AttentionWeights& weights = state.layer_weights(layer).attention;
   const int64_t width = int64_t{config.num_heads} * config.head_dim;
-  state.kernels.linear(state.context, {.x = {work.input.data(), {num_rows, config.hidden}}, .weight = weights.wq_a, .round_activation = true,
+  state.kernels.linear(state.context, {.x = {work.input.data(), {num_rows, config.hidden}},
+                                       .weight = weights.wq_a,
+                                       .round_activation = true,
                                        .out = {work.qr.data(), {num_rows, config.q_rank}}});
-  state.kernels.norm(state.context, {.x = {work.qr.data(), {num_rows, config.q_rank}}, .weight = weights.q_norm,
-                                     .epsilon = config.norm_epsilon, .out = {work.qr.data(), {num_rows, config.q_rank}}});
-  state.kernels.linear(state.context, {.x = {work.qr.data(), {num_rows, config.q_rank}}, .weight = weights.wq_b, .round_activation = true,
+  state.kernels.norm(state.context, {.x = {work.qr.data(), {num_rows, config.q_rank}},
+                                     .weight = weights.q_norm,
+                                     .epsilon = config.norm_epsilon,
+                                     .out = {work.qr.data(), {num_rows, config.q_rank}}});
+  state.kernels.linear(state.context, {.x = {work.qr.data(), {num_rows, config.q_rank}},
+                                       .weight = weights.wq_b,
+                                       .round_activation = true,
                                        .out = {work.q.data(), {num_rows, width}}});
   state.kernels.rope(state.context, {.x = {work.q.data(), {num_rows, config.num_heads, config.head_dim}},
-                                     .cos = angles.cosines(), .sin = angles.sines()});
+                                     .cos = angles.cosines(),
+                                     .sin = angles.sines()});
   trace_rows(state, layer, "qr", work.qr.data(), {num_rows, config.q_rank});
   trace_rows(state, layer, "q", work.q.data(), {num_rows, config.num_heads, config.head_dim});
 }
@@ -101,11 +113,17 @@ void project_output(State& state, int layer, int64_t num_rows, const RopeAngles&
   const AttentionWeights& weights = state.layer_weights(layer).attention;
   const int64_t width = int64_t{config.num_heads} * config.head_dim, inner = config.output_groups * config.output_rank;
   state.kernels.rope(state.context, {.x = {work.o.data(), {num_rows, config.num_heads, config.head_dim}},
-                                     .cos = angles.cosines(), .sin = angles.sines(), .inverse = true});
-  state.kernels.linear(state.context, {.x = {work.o.data(), {num_rows, width}}, .weight = weights.wo_a, .num_groups = config.output_groups,
+                                     .cos = angles.cosines(),
+                                     .sin = angles.sines(),
+                                     .inverse = true});
+  state.kernels.linear(state.context, {.x = {work.o.data(), {num_rows, width}},
+                                       .weight = weights.wo_a,
+                                       .num_groups = config.output_groups,
                                        .out = {work.z.data(), {num_rows, inner}}});
   trace_rows(state, layer, "z", work.z.data(), {num_rows, inner});
-  state.kernels.linear(state.context, {.x = {work.z.data(), {num_rows, inner}}, .weight = weights.wo_b, .round_activation = true,
+  state.kernels.linear(state.context, {.x = {work.z.data(), {num_rows, inner}},
+                                       .weight = weights.wo_b,
+                                       .round_activation = true,
                                        .out = {work.output.data(), {num_rows, config.hidden}}});
 }
 

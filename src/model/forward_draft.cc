@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The draft head (model.md 3.13, dspark-vision.md 1.3-1.5): context rows from the target's features, one parallel pass over the
-// block, then the Markov chain position by position.
+// The draft head (model.md 3.13, dspark-vision.md 1.3-1.5): context rows from the target's features, one parallel pass
+// over the block, then the Markov chain position by position.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -29,7 +29,8 @@ void stage_block(State& state, std::span<const DraftSequence> sequences) {
       work.draft_window_end[row] = static_cast<int32_t>(sequence.position);
       work.draft_num_fresh[row] = 0;
       work.draft_block_begin[row] = static_cast<int32_t>(static_cast<int64_t>(s) * block);
-      for (int64_t i_stream = 0; i_stream < streams; ++i_stream) work.pre[row * streams + i_stream] = i_stream == 0 ? 1.0f : 0.0f;
+      for (int64_t i_stream = 0; i_stream < streams; ++i_stream)
+        work.pre[row * streams + i_stream] = i_stream == 0 ? 1.0f : 0.0f;
     }
   }
   const int64_t rows = state.num_draft_rows;
@@ -46,8 +47,10 @@ void attend_block(State& state, int layer) {
   const int64_t rows = state.num_draft_rows;
   trace_rows(state, layer, "attn_in", work.input.data(), {rows, config.hidden});
   project_window_keys(state, layer, work.input.data(), rows, state.draft_angles);
-  state.kernels.pack_rows(state.context, {.format = RowFormat::kFp8Block32, .x = {work.kv.data(), {rows, config.head_dim}},
-                                          .base = work.fresh.data(), .stride_bytes = state.layout.window_row_bytes});
+  state.kernels.pack_rows(state.context, {.format = RowFormat::kFp8Block32,
+                                          .x = {work.kv.data(), {rows, config.head_dim}},
+                                          .base = work.fresh.data(),
+                                          .stride_bytes = state.layout.window_row_bytes});
   project_queries(state, layer, rows, state.draft_angles);
   state.kernels.sparse_attention(state.context, {.q = {work.q.data(), {rows, config.num_heads, config.head_dim}},
                                                  .sink = state.layer_weights(layer).attention.sink,
@@ -92,9 +95,12 @@ void run_draft_head(State& state) {
   for (int64_t s = 0; s < sequences; ++s)
     for (int64_t i = 0; i < block; ++i)
       std::copy_n(&work.collapsed[(s * block + i) * hidden], hidden, &work.final_rows[(i * sequences + s) * hidden]);
-  state.kernels.norm(state.context, {.x = {work.final_rows.data(), {rows, hidden}}, .weight = state.weights.draft.norm,
-                                     .epsilon = config.norm_epsilon, .out = {work.final_norm.data(), {rows, hidden}}});
-  state.kernels.linear(state.context, {.x = {work.final_norm.data(), {rows, hidden}}, .weight = state.weights.head,
+  state.kernels.norm(state.context, {.x = {work.final_rows.data(), {rows, hidden}},
+                                     .weight = state.weights.draft.norm,
+                                     .epsilon = config.norm_epsilon,
+                                     .out = {work.final_norm.data(), {rows, hidden}}});
+  state.kernels.linear(state.context, {.x = {work.final_norm.data(), {rows, hidden}},
+                                       .weight = state.weights.head,
                                        .out_f32 = {work.draft_logits.data(), {rows, config.vocab_size}}});
 }
 
@@ -104,16 +110,23 @@ void run_draft_context(State& state) {
   Workspace& work = state.work;
   const ModelConfig& config = state.config;
   const RowTable& table = state.rows->table;
-  const int64_t rows = table.num_rows(), hidden = config.hidden, width = hidden * static_cast<int64_t>(config.draft.target_layers.size());
-  state.kernels.linear(state.context, {.x = {work.features.data(), {rows, width}}, .weight = state.weights.draft.main_proj, .round_activation = true,
+  const int64_t rows = table.num_rows(), hidden = config.hidden,
+                width = hidden * static_cast<int64_t>(config.draft.target_layers.size());
+  state.kernels.linear(state.context, {.x = {work.features.data(), {rows, width}},
+                                       .weight = state.weights.draft.main_proj,
+                                       .round_activation = true,
                                        .out = {work.main_x.data(), {rows, hidden}}});
-  state.kernels.norm(state.context, {.x = {work.main_x.data(), {rows, hidden}}, .weight = state.weights.draft.main_norm,
-                                     .epsilon = config.norm_epsilon, .out = {work.main_x.data(), {rows, hidden}}});
+  state.kernels.norm(state.context, {.x = {work.main_x.data(), {rows, hidden}},
+                                     .weight = state.weights.draft.main_norm,
+                                     .epsilon = config.norm_epsilon,
+                                     .out = {work.main_x.data(), {rows, hidden}}});
   trace_rows(state, state.config.num_layers, "main_x", work.main_x.data(), {rows, hidden});
   for (int l = config.num_layers; l < state.roles.num_layers(); ++l) {
     project_window_keys(state, l, work.main_x.data(), rows, state.rows->angles[0]);
-    state.kernels.pack_rows(state.context, {.format = RowFormat::kFp8Block32, .x = {work.kv.data(), {rows, config.head_dim}},
-                                            .base = state.caches.ring_base(l), .offset_bytes = table.ring_offsets()});
+    state.kernels.pack_rows(state.context, {.format = RowFormat::kFp8Block32,
+                                            .x = {work.kv.data(), {rows, config.head_dim}},
+                                            .base = state.caches.ring_base(l),
+                                            .offset_bytes = table.ring_offsets()});
   }
 }
 
@@ -122,10 +135,13 @@ Status Forward::draft(std::span<const DraftSequence> sequences, const Caches& ca
   const int64_t num = static_cast<int64_t>(sequences.size());
   if (!state.has_draft()) return invalid_argument("draft: the model has no draft head");
   if (num > state.options.draft_sequences_max)
-    return resource_exhausted("draft: " + std::to_string(num) + " sequences, room for " + std::to_string(state.options.draft_sequences_max));
+    return resource_exhausted("draft: " + std::to_string(num) + " sequences, room for " +
+                              std::to_string(state.options.draft_sequences_max));
   for (const DraftSequence& sequence : sequences)
-    if (sequence.lane < 0 || sequence.lane >= caches.num_lanes || sequence.position < 0 || sequence.anchor < 0 || sequence.anchor >= state.config.vocab_size)
-      return invalid_argument("draft: lane " + std::to_string(sequence.lane) + ", anchor " + std::to_string(sequence.anchor) + " out of range");
+    if (sequence.lane < 0 || sequence.lane >= caches.num_lanes || sequence.position < 0 || sequence.anchor < 0 ||
+        sequence.anchor >= state.config.vocab_size)
+      return invalid_argument("draft: lane " + std::to_string(sequence.lane) + ", anchor " +
+                              std::to_string(sequence.anchor) + " out of range");
   state.caches = caches;
   state.rows = nullptr;  // streams are the block's from here on
   state.num_draft_sequences = num;
@@ -137,12 +153,15 @@ Status Forward::draft(std::span<const DraftSequence> sequences, const Caches& ca
   return {};
 }
 
-View<const float, dim::rows, dim::vocab> Forward::draft_logits(int64_t i, std::span<const TokenId> previous, std::span<float> confidences) {
+View<const float, dim::rows, dim::vocab> Forward::draft_logits(int64_t i, std::span<const TokenId> previous,
+                                                               std::span<float> confidences) {
   State& state = *state_;
   Workspace& work = state.work;
   const ModelConfig& config = state.config;
-  const int64_t num = state.num_draft_sequences, rank = config.draft.markov_rank, hidden = config.hidden, width = hidden + rank;
-  CHECK(i >= 0 && i < config.draft.block_size && static_cast<int64_t>(previous.size()) == num && static_cast<int64_t>(confidences.size()) == num);
+  const int64_t num = state.num_draft_sequences, rank = config.draft.markov_rank, hidden = config.hidden,
+                width = hidden + rank;
+  CHECK(i >= 0 && i < config.draft.block_size && static_cast<int64_t>(previous.size()) == num &&
+        static_cast<int64_t>(confidences.size()) == num);
   float* logits = work.draft_logits.data() + i * num * config.vocab_size;
   for (int64_t s = 0; s < num; ++s) {
     const bf16* embed = state.weights.draft.markov_embed.row(previous[static_cast<size_t>(s)]);
@@ -150,10 +169,13 @@ View<const float, dim::rows, dim::vocab> Forward::draft_logits(int64_t i, std::s
     std::copy_n(&work.final_rows[(i * num + s) * hidden], hidden, &work.confidence_in[s * width]);
     std::copy_n(embed, rank, &work.confidence_in[s * width + hidden]);
   }
-  state.kernels.linear(state.context, {.x = {work.markov.data(), {num, rank}}, .weight = state.weights.draft.markov_head,
-                                       .out_f32 = {logits, {num, config.vocab_size}}, .add = true});
+  state.kernels.linear(state.context, {.x = {work.markov.data(), {num, rank}},
+                                       .weight = state.weights.draft.markov_head,
+                                       .out_f32 = {logits, {num, config.vocab_size}},
+                                       .add = true});
   const Bf16Vector& projection = state.weights.draft.confidence;
-  state.kernels.linear(state.context, {.x = {work.confidence_in.data(), {num, width}}, .weight = Bf16Matrix{projection.data, 1, width},
+  state.kernels.linear(state.context, {.x = {work.confidence_in.data(), {num, width}},
+                                       .weight = Bf16Matrix{projection.data, 1, width},
                                        .out_f32 = {work.confidence.data(), {num, 1}}});
   std::copy_n(work.confidence.data(), num, confidences.data());
   return {logits, {num, config.vocab_size}};

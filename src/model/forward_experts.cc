@@ -21,7 +21,8 @@ void route(State& state, int layer, int64_t rows, int64_t choices, const uint8_t
   const ModelConfig& config = state.config;
   const MoeWeights& moe = state.layer_weights(layer).moe;
   const int64_t experts = moe.gate.out;
-  state.kernels.linear(state.context, {.x = {work.input.data(), {rows, config.hidden}}, .weight = moe.gate,
+  state.kernels.linear(state.context, {.x = {work.input.data(), {rows, config.hidden}},
+                                       .weight = moe.gate,
                                        .out_f32 = {work.router_logits.data(), {rows, experts}}});
   state.kernels.router(state.context, {.logits = {work.router_logits.data(), {rows, experts}},
                                        .bias = moe.bias,
@@ -46,7 +47,9 @@ ExpertAssignments plan(State& state, int64_t rows, int64_t choices, int64_t expe
                                             .token = {work.assignment_row.data(), {num}},
                                             .assignment_weight = {work.assignment_weight.data(), {num}},
                                             .assignment = {work.assignment.data(), {rows, choices}}});
-  return {{work.expert_begin.data(), {experts + 1}}, {work.assignment_row.data(), {num}}, {work.assignment_weight.data(), {num}}};
+  return {{work.expert_begin.data(), {experts + 1}},
+          {work.assignment_row.data(), {num}},
+          {work.assignment_weight.data(), {num}}};
 }
 
 Status touch_experts(const State& state, int layer, const ExpertAssignments& assignments) {
@@ -75,10 +78,12 @@ Status run_experts(State& state, int layer, int64_t rows, const uint8_t* is_imag
   const ModelConfig& config = state.config;
   const bool is_draft = layer >= config.num_layers;
   const int64_t choices = is_draft ? config.draft.experts_per_token : config.experts_per_token;
-  const int64_t experts = static_cast<int64_t>(state.experts[static_cast<size_t>(layer)].size()), hidden = config.hidden;
+  const int64_t experts = static_cast<int64_t>(state.experts[static_cast<size_t>(layer)].size()),
+                hidden = config.hidden;
   trace_rows(state, layer, "ffn_in", work.input.data(), {rows, hidden});
   route(state, layer, rows, choices, is_image);
-  ASSIGN_OR_RETURN(const DispatchedRows mine, state.parts.exchange.dispatch({work.input.data(), {rows, hidden}}, plan(state, rows, choices, experts)));
+  ASSIGN_OR_RETURN(const DispatchedRows mine, state.parts.exchange.dispatch({work.input.data(), {rows, hidden}},
+                                                                            plan(state, rows, choices, experts)));
   TRY(touch_experts(state, layer, mine.assignments));
   const int64_t num = mine.assignments.num_assignments();
   state.kernels.experts(state.context, {.x = mine.x,

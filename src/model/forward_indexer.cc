@@ -22,21 +22,30 @@ void make_latents(State& state, int layer) {
   if (role.ratio == 1) {
     state.kernels.linear(state.context, {.x = input, .weight = weights.wkv, .out = {work.latent.data(), {rows, dim}}});
   } else {
-    const View<float, dim::tokens, dim::head_dim> kv(work.pool_kv.data(), {rows, dim}), gate(work.pool_gate.data(), {rows, dim});
+    const View<float, dim::tokens, dim::head_dim> kv(work.pool_kv.data(), {rows, dim}),
+        gate(work.pool_gate.data(), {rows, dim});
     state.kernels.linear(state.context, {.x = input, .weight = weights.wkv, .out_f32 = {kv.data, {rows, dim}}});
     state.kernels.linear(state.context, {.x = input, .weight = weights.wgate, .out_f32 = {gate.data, {rows, dim}}});
     const auto tail = state.caches.tail(role.source);
     if (num_groups > 0)
-      state.kernels.compressor_pool(state.context, {.ratio = role.ratio, .kv = kv, .gate = gate, .tail = tail,
-                                                    .lane = groups.lanes(), .last_row = groups.last_rows(),
-                                                    .last_position = groups.last_positions(), .num_rows = groups.num_rows(),
+      state.kernels.compressor_pool(state.context, {.ratio = role.ratio,
+                                                    .kv = kv,
+                                                    .gate = gate,
+                                                    .tail = tail,
+                                                    .lane = groups.lanes(),
+                                                    .last_row = groups.last_rows(),
+                                                    .last_position = groups.last_positions(),
+                                                    .num_rows = groups.num_rows(),
                                                     .out = {work.latent.data(), {num_groups, dim}}});
-    state.kernels.compressor_tail(state.context, {.kv = kv, .gate = gate, .lane = state.rows->table.lanes(),
-                                                  .position = groups.tail_positions(), .tail = tail});
+    state.kernels.compressor_tail(
+        state.context,
+        {.kv = kv, .gate = gate, .lane = state.rows->table.lanes(), .position = groups.tail_positions(), .tail = tail});
   }
   if (num_groups > 0)
-    state.kernels.norm(state.context, {.x = {work.latent.data(), {num_groups, dim}}, .weight = weights.norm,
-                                       .epsilon = config.norm_epsilon, .out = {work.latent.data(), {num_groups, dim}}});
+    state.kernels.norm(state.context, {.x = {work.latent.data(), {num_groups, dim}},
+                                       .weight = weights.norm,
+                                       .epsilon = config.norm_epsilon,
+                                       .out = {work.latent.data(), {num_groups, dim}}});
   trace_rows(state, layer, "latent", work.latent.data(), {num_groups, dim});
 }
 
@@ -50,11 +59,19 @@ void write_index_keys(State& state, int layer) {
   const RopeAngles& angles = state.group_angles[static_cast<size_t>(source)];
   const int64_t num_groups = groups.num_groups(), dim = config.index_head_dim;
   bf16* keys = work.index_key.data();
-  state.kernels.linear(state.context, {.x = {work.latent.data(), {num_groups, config.head_dim}}, .weight = weights.wk, .out = {keys, {num_groups, dim}}});
-  state.kernels.norm(state.context, {.x = {keys, {num_groups, dim}}, .weight = weights.k_norm, .epsilon = config.norm_epsilon, .out = {keys, {num_groups, dim}}});
-  state.kernels.rope(state.context, {.x = {keys, {num_groups, 1, dim}}, .cos = angles.cosines(), .sin = angles.sines()});
-  state.kernels.pack_rows(state.context, {.format = RowFormat::kFp4Group32, .x = {keys, {num_groups, dim}},
-                                          .base = state.caches.index_base(source), .offset_bytes = groups.index_offsets()});
+  state.kernels.linear(state.context, {.x = {work.latent.data(), {num_groups, config.head_dim}},
+                                       .weight = weights.wk,
+                                       .out = {keys, {num_groups, dim}}});
+  state.kernels.norm(state.context, {.x = {keys, {num_groups, dim}},
+                                     .weight = weights.k_norm,
+                                     .epsilon = config.norm_epsilon,
+                                     .out = {keys, {num_groups, dim}}});
+  state.kernels.rope(state.context,
+                     {.x = {keys, {num_groups, 1, dim}}, .cos = angles.cosines(), .sin = angles.sines()});
+  state.kernels.pack_rows(state.context, {.format = RowFormat::kFp4Group32,
+                                          .x = {keys, {num_groups, dim}},
+                                          .base = state.caches.index_base(source),
+                                          .offset_bytes = groups.index_offsets()});
 }
 
 void write_global_rows(State& state, int layer) {
@@ -63,9 +80,12 @@ void write_global_rows(State& state, int layer) {
   const GroupTable& groups = state.groups[static_cast<size_t>(source)];
   const RopeAngles& angles = state.group_angles[static_cast<size_t>(source)];
   const int64_t num_groups = groups.num_groups(), dim = state.config.head_dim;
-  state.kernels.rope(state.context, {.x = {work.latent.data(), {num_groups, 1, dim}}, .cos = angles.cosines(), .sin = angles.sines()});
-  state.kernels.pack_rows(state.context, {.format = RowFormat::kFp4Group16, .x = {work.latent.data(), {num_groups, dim}},
-                                          .base = state.caches.global_base(source), .offset_bytes = groups.global_offsets()});
+  state.kernels.rope(state.context,
+                     {.x = {work.latent.data(), {num_groups, 1, dim}}, .cos = angles.cosines(), .sin = angles.sines()});
+  state.kernels.pack_rows(state.context, {.format = RowFormat::kFp4Group16,
+                                          .x = {work.latent.data(), {num_groups, dim}},
+                                          .base = state.caches.global_base(source),
+                                          .offset_bytes = groups.global_offsets()});
 }
 
 void make_index_queries(State& state, int layer, int64_t rows) {
@@ -75,16 +95,23 @@ void make_index_queries(State& state, int layer, int64_t rows) {
   const int64_t heads = config.index_heads, dim = config.index_head_dim;
   const RopeAngles& angles = state.rows->angles[1];
   bf16* q = work.index_q.data();
-  state.kernels.linear(state.context, {.x = {work.qr.data(), {rows, config.q_rank}}, .weight = weights.wq_b, .round_activation = true, .out = {q, {rows, heads * dim}}});
+  state.kernels.linear(state.context, {.x = {work.qr.data(), {rows, config.q_rank}},
+                                       .weight = weights.wq_b,
+                                       .round_activation = true,
+                                       .out = {q, {rows, heads * dim}}});
   state.kernels.rope(state.context, {.x = {q, {rows, heads, dim}}, .cos = angles.cosines(), .sin = angles.sines()});
-  state.kernels.round_rows(state.context, {.format = RowFormat::kFp4Group32, .x = {q, {rows * heads, dim}}, .out = {q, {rows * heads, dim}}});
-  state.kernels.linear(state.context, {.x = {work.input.data(), {rows, config.hidden}}, .weight = weights.weights_proj,
+  state.kernels.round_rows(
+      state.context,
+      {.format = RowFormat::kFp4Group32, .x = {q, {rows * heads, dim}}, .out = {q, {rows * heads, dim}}});
+  state.kernels.linear(state.context, {.x = {work.input.data(), {rows, config.hidden}},
+                                       .weight = weights.weights_proj,
                                        .out = {work.index_weight.data(), {rows, heads}}});
 }
 
-// The source whose keys layer `layer` scores position `position` against. The published reference hands keys down through one
-// slot that is refreshed only when a group completes, so a decode row that leaves its group open meets whatever was published
-// last: by an earlier source in this step, or by the last one that completed a group in the step before (model.md 8.1).
+// The source whose keys layer `layer` scores position `position` against. The published reference hands keys down
+// through one slot that is refreshed only when a group completes, so a decode row that leaves its group open meets
+// whatever was published last: by an earlier source in this step, or by the last one that completed a group in the step
+// before (model.md 8.1).
 int key_source(const State& state, int layer, int64_t position, bool is_decode_row) {
   const LayerRole& role = state.role(layer);
   if (!state.options.reproduces_published_key_slot || !is_decode_row || !role.makes_keys) return role.source;
@@ -99,15 +126,16 @@ int key_source(const State& state, int layer, int64_t position, bool is_decode_r
 struct ScoreTile {
   Range rows;
   int32_t max_visible = 0;
-  int keys = 0;               // source whose keys are scored
-  int64_t num_blocks = 0;     // candidate blocks a row may list; 0: no filter in this tile
+  int keys = 0;            // source whose keys are scored
+  int64_t num_blocks = 0;  // candidate blocks a row may list; 0: no filter in this tile
 };
 
 IndexScoresParams score_params(State& state, const ScoreTile& tile, int64_t width) {
   Workspace& work = state.work;
   const ModelConfig& config = state.config;
   const RowTable& table = state.rows->table;
-  const int64_t begin = tile.rows.begin, num = tile.rows.size(), heads = config.index_heads, dim = config.index_head_dim;
+  const int64_t begin = tile.rows.begin, num = tile.rows.size(), heads = config.index_heads,
+                dim = config.index_head_dim;
   return {.q = {work.index_q.data() + begin * heads * dim, {num, heads, dim}},
           .weight = {work.index_weight.data() + begin * heads, {num, heads}},
           .weight_scale = 1.0f / std::sqrt(static_cast<float>(dim)) * (1.0f / std::sqrt(static_cast<float>(heads))),
@@ -132,7 +160,8 @@ void select_tile(State& state, int layer, const ScoreTile& tile) {
   const ModelConfig& config = state.config;
   const LayerRole& role = state.role(layer);
   const RowTable& table = state.rows->table;
-  const int64_t begin = tile.rows.begin, num = tile.rows.size(), top_k = config.index_top_k, blocks = config.candidate_blocks;
+  const int64_t begin = tile.rows.begin, num = tile.rows.size(), top_k = config.index_top_k,
+                blocks = config.candidate_blocks;
   const auto num_visible = table.num_visible(role.source);
   const auto visible = num_visible.rows(begin, tile.rows.end);
   const int block_size = config.candidate_block_size;
@@ -140,7 +169,9 @@ void select_tile(State& state, int layer, const ScoreTile& tile) {
   const int64_t width = filters ? tile.num_blocks * block_size : tile.max_visible;
   View<const int32_t, dim::tokens, dim::blocks> candidates;
   if (filters) candidates = {work.candidates.data() + begin * blocks, {num, tile.num_blocks}, {blocks, 1}};
-  TopKParams pick{.num_visible = visible, .candidates = candidates, .candidate_block_size = block_size,
+  TopKParams pick{.num_visible = visible,
+                  .candidates = candidates,
+                  .candidate_block_size = block_size,
                   .out = {work.selected.data() + begin * top_k, {num, top_k}}};
   if (tile.max_visible > top_k) {
     IndexScoresParams scores = score_params(state, tile, width);
@@ -150,7 +181,9 @@ void select_tile(State& state, int layer, const ScoreTile& tile) {
     state.kernels.index_scores(state.context, scores);
     pick.scores = {work.scores.data(), {num, width}};
     if (role.makes_candidates)
-      state.kernels.candidate_blocks(state.context, {.scores = pick.scores, .num_visible = visible, .block_size = block_size,
+      state.kernels.candidate_blocks(state.context, {.scores = pick.scores,
+                                                     .num_visible = visible,
+                                                     .block_size = block_size,
                                                      .out = {work.candidates.data() + begin * blocks, {num, blocks}}});
   } else if (role.makes_candidates) {
     list_all_blocks(state, tile.rows, num_visible);
@@ -160,7 +193,8 @@ void select_tile(State& state, int layer, const ScoreTile& tile) {
 
 bool is_decode_row(const RowTable& table, int64_t row) {
   for (int64_t s = 0; s < table.num_sequences(); ++s)
-    if (const Range rows = table.sequence_rows(s); row >= rows.begin && row < rows.end) return rows.size() == 1 && table.positions()(row) > 0;
+    if (const Range rows = table.sequence_rows(s); row >= rows.begin && row < rows.end)
+      return rows.size() == 1 && table.positions()(row) > 0;
   return false;
 }
 
@@ -199,7 +233,8 @@ void write_keys(State& state, int layer) {
 
 void select_entries(State& state, int layer) {
   const int64_t rows = state.num_rows();
-  if (state.rows->table.max_visible(state.role(layer).source) > state.config.index_top_k) make_index_queries(state, layer, rows);
+  if (state.rows->table.max_visible(state.role(layer).source) > state.config.index_top_k)
+    make_index_queries(state, layer, rows);
   for (int64_t begin = 0; begin < rows;) {
     const ScoreTile tile = next_tile(state, layer, begin);
     select_tile(state, layer, tile);

@@ -42,12 +42,13 @@ Result<LayerRoles> make_layer_roles(const ModelConfig& config) {
   for (const int layer : roles.sources) {
     const int ratio = config.compress_ratio(layer);
     if (ratio < 1 || kBlockPositions % ratio != 0)
-      return unimplemented("layer " + std::to_string(layer) + ": compress ratio " + std::to_string(ratio) + " does not divide a block of " +
-                           std::to_string(kBlockPositions) + " tokens");
+      return unimplemented("layer " + std::to_string(layer) + ": compress ratio " + std::to_string(ratio) +
+                           " does not divide a block of " + std::to_string(kBlockPositions) + " tokens");
     roles.source_ratios.push_back(ratio);
     roles.ratio_max = std::max(roles.ratio_max, ratio);
   }
-  for (int layer = 0; layer < config.num_layers; ++layer) roles.layers.push_back(backbone_role(config, layer, roles.sources));
+  for (int layer = 0; layer < config.num_layers; ++layer)
+    roles.layers.push_back(backbone_role(config, layer, roles.sources));
   for (int layer = 0; layer < config.draft.num_layers; ++layer) roles.layers.push_back(LayerRole{});
   roles.num_encoder_layers = roles.sources.empty() ? config.num_layers : roles.sources.back() + 1;
   return roles;

@@ -7,41 +7,62 @@
 namespace deepinfer {
 
 RowTable::RowTable(const CacheLayout& layout, int64_t rows_max)
-    : layout_(layout), rows_max_(rows_max), max_visible_(layout.sources.size(), 0), source_(rows_max), position_(rows_max), lane_(rows_max),
-      window_begin_(rows_max), window_end_(rows_max), num_fresh_(rows_max),
-      visible_(rows_max * static_cast<int64_t>(layout.sources.size())), ring_offset_(rows_max), is_image_(rows_max) {}
+    : layout_(layout),
+      rows_max_(rows_max),
+      max_visible_(layout.sources.size(), 0),
+      source_(rows_max),
+      position_(rows_max),
+      lane_(rows_max),
+      window_begin_(rows_max),
+      window_end_(rows_max),
+      num_fresh_(rows_max),
+      visible_(rows_max * static_cast<int64_t>(layout.sources.size())),
+      ring_offset_(rows_max),
+      is_image_(rows_max) {}
 
 Status RowTable::check_sequence(const SequenceRows& sequence, const RowBatch& batch, const Caches& caches) const {
   const std::string where = "batch: lane " + std::to_string(sequence.lane);
-  if (sequence.lane < 0 || sequence.lane >= caches.num_lanes) return invalid_argument(where + ": there are " + std::to_string(caches.num_lanes) + " lanes");
+  if (sequence.lane < 0 || sequence.lane >= caches.num_lanes)
+    return invalid_argument(where + ": there are " + std::to_string(caches.num_lanes) + " lanes");
   const Range rows = sequence.rows;
-  if (rows.empty() || rows.begin < 0 || rows.end > batch.num_rows()) return invalid_argument(where + ": rows outside the batch");
+  if (rows.empty() || rows.begin < 0 || rows.end > batch.num_rows())
+    return invalid_argument(where + ": rows outside the batch");
   const int64_t position_end = sequence.position_begin + rows.size();
-  if (sequence.position_begin < 0 || position_end > INT32_MAX) return invalid_argument(where + ": position " + std::to_string(position_end) + " out of range");
-  if (sequence.num_logits_rows < 0 || sequence.num_logits_rows > rows.size()) return invalid_argument(where + ": more logits rows than rows");
+  if (sequence.position_begin < 0 || position_end > INT32_MAX)
+    return invalid_argument(where + ": position " + std::to_string(position_end) + " out of range");
+  if (sequence.num_logits_rows < 0 || sequence.num_logits_rows > rows.size())
+    return invalid_argument(where + ": more logits rows than rows");
   if (sequence.num_logits_rows > 0 && position_end - sequence.num_logits_rows < sequence.decoder_begin)
-    return invalid_argument(where + ": logits asked for a row below decoder_begin " + std::to_string(sequence.decoder_begin));
+    return invalid_argument(where + ": logits asked for a row below decoder_begin " +
+                            std::to_string(sequence.decoder_begin));
   if (layout_.sources.empty()) return {};
   const int64_t covered = static_cast<int64_t>(sequence.blocks.size()) * kBlockPositions;
   if (position_end > covered)
-    return invalid_argument(where + ": blocks cover " + std::to_string(covered) + " positions, rows end at " + std::to_string(position_end));
+    return invalid_argument(where + ": blocks cover " + std::to_string(covered) + " positions, rows end at " +
+                            std::to_string(position_end));
   if (static_cast<int64_t>(sequence.blocks.size()) > caches.blocks_per_lane)
-    return resource_exhausted(where + ": " + std::to_string(sequence.blocks.size()) + " blocks, room for " + std::to_string(caches.blocks_per_lane));
+    return resource_exhausted(where + ": " + std::to_string(sequence.blocks.size()) + " blocks, room for " +
+                              std::to_string(caches.blocks_per_lane));
   for (const BlockId block : sequence.blocks)
-    if (index(block) >= caches.num_blocks) return invalid_argument(where + ": block " + std::to_string(index(block)) + " of " + std::to_string(caches.num_blocks));
+    if (index(block) >= caches.num_blocks)
+      return invalid_argument(where + ": block " + std::to_string(index(block)) + " of " +
+                              std::to_string(caches.num_blocks));
   return {};
 }
 
 Status RowTable::fill(const RowBatch& batch, const Caches& caches) {
   if (batch.num_rows() > rows_max_)
-    return resource_exhausted("batch: " + std::to_string(batch.num_rows()) + " rows, room for " + std::to_string(rows_max_));
+    return resource_exhausted("batch: " + std::to_string(batch.num_rows()) + " rows, room for " +
+                              std::to_string(rows_max_));
   if (lane_is_used_.size() < caches.num_lanes) lane_is_used_ = Buffer<uint8_t>(caches.num_lanes);
   std::fill(lane_is_used_.begin(), lane_is_used_.end(), uint8_t{0});
   int64_t covered = 0;
   for (const SequenceRows& sequence : batch.sequences) {
     TRY(check_sequence(sequence, batch, caches));
-    if (sequence.rows.begin != covered) return invalid_argument("batch: rows of the sequences do not follow each other");
-    if (lane_is_used_[sequence.lane]) return invalid_argument("batch: lane " + std::to_string(sequence.lane) + " stands twice");
+    if (sequence.rows.begin != covered)
+      return invalid_argument("batch: rows of the sequences do not follow each other");
+    if (lane_is_used_[sequence.lane])
+      return invalid_argument("batch: lane " + std::to_string(sequence.lane) + " stands twice");
     lane_is_used_[sequence.lane] = 1;
     covered = sequence.rows.end;
   }
@@ -80,7 +101,8 @@ void RowTable::finish_sequence(const SequenceRows& sequence, Range rows, int64_t
     num_fresh_[row] = static_cast<int32_t>(std::min(layout_.window, row - rows.begin + 1));
     const bool is_superseded = row + layout_.ring_slots < rows.end;
     ring_offset_[row] = is_superseded ? kSkipRow
-                                      : sequence.lane * layout_.ring_bytes() + position_[row] % layout_.ring_slots * layout_.window_row_bytes;
+                                      : sequence.lane * layout_.ring_bytes() +
+                                            position_[row] % layout_.ring_slots * layout_.window_row_bytes;
   }
   sequence_rows_.push_back(rows);
 }
@@ -95,8 +117,10 @@ void RowTable::select_decoder(const RowTable& all, Windows windows) {
     const Range from = all.sequence_rows(s);
     const int64_t begin = num_rows_;
     for (int64_t row = from.begin; row < from.end; ++row)
-      if (all.position_[row] >= sequence.decoder_begin) add_row(static_cast<int32_t>(row), sequence, all.position_[row], all.is_image_[row] != 0);
-    finish_sequence(sequence, {begin, num_rows_}, windows == Windows::kEncoder ? sequence.window_begin : sequence.decoder_window_begin);
+      if (all.position_[row] >= sequence.decoder_begin)
+        add_row(static_cast<int32_t>(row), sequence, all.position_[row], all.is_image_[row] != 0);
+    finish_sequence(sequence, {begin, num_rows_},
+                    windows == Windows::kEncoder ? sequence.window_begin : sequence.decoder_window_begin);
   }
 }
 
@@ -106,14 +130,22 @@ void RowTable::dropped_ring_offsets(const RowTable& selected, View<int64_t, dim:
     const int64_t cut = rows.end - selected.sequence_rows(s).size();
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       const bool is_written = row < cut && row + layout_.ring_slots >= cut;
-      out(row) = is_written ? lane_[row] * layout_.ring_bytes() + position_[row] % layout_.ring_slots * layout_.window_row_bytes : kSkipRow;
+      out(row) = is_written ? lane_[row] * layout_.ring_bytes() +
+                                  position_[row] % layout_.ring_slots * layout_.window_row_bytes
+                            : kSkipRow;
     }
   }
 }
 
 GroupTable::GroupTable(int64_t rows_max)
-    : lane_(rows_max), last_row_(rows_max), last_position_(rows_max), num_rows_(rows_max), first_position_(rows_max), tail_position_(rows_max),
-      global_offset_(rows_max), index_offset_(rows_max) {}
+    : lane_(rows_max),
+      last_row_(rows_max),
+      last_position_(rows_max),
+      num_rows_(rows_max),
+      first_position_(rows_max),
+      tail_position_(rows_max),
+      global_offset_(rows_max),
+      index_offset_(rows_max) {}
 
 void GroupTable::fill(const RowTable& rows, const Caches& caches, int source) {
   const CacheLayout::Source& layout = caches.layout.sources[static_cast<size_t>(source)];
@@ -133,9 +165,11 @@ void GroupTable::fill(const RowTable& rows, const Caches& caches, int source) {
       last_position_[g] = static_cast<int32_t>(position);
       num_rows_[g] = static_cast<int32_t>(std::min(ratio, row - range.begin + 1));
       first_position_[g] = static_cast<int32_t>(position - ratio + 1);
-      const int64_t block = index(sequence.blocks[static_cast<size_t>(entry / layout.rows_per_block)]) * caches.layout.block_bytes;
+      const int64_t block =
+          index(sequence.blocks[static_cast<size_t>(entry / layout.rows_per_block)]) * caches.layout.block_bytes;
       const bool is_written = position >= sequence.global_kv_begin;
-      global_offset_[g] = is_written ? block + entry % layout.rows_per_block * caches.layout.global_row_bytes : kSkipRow;
+      global_offset_[g] =
+          is_written ? block + entry % layout.rows_per_block * caches.layout.global_row_bytes : kSkipRow;
       index_offset_[g] = is_written ? block + entry % layout.rows_per_block * caches.layout.index_row_bytes : kSkipRow;
     }
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The rows of a step with everything that is the same for every layer worked out once: positions, windows, where a row's
-// keys go, which compression groups it completes. Rows stand in batch order.
+// The rows of a step with everything that is the same for every layer worked out once: positions, windows, where a
+// row's keys go, which compression groups it completes. Rows stand in batch order.
 //
-// Three tables exist in a step: all rows; those at or above decoder_begin with the windows of the last kv-source layer, whose
-// keys are written for all rows but whose queries are these; and the same rows with the windows of the layers after it.
-// A row's results do not depend on its place in a table.
+// Three tables exist in a step: all rows; those at or above decoder_begin with the windows of the last kv-source layer,
+// whose keys are written for all rows but whose queries are these; and the same rows with the windows of the layers
+// after it. A row's results do not depend on its place in a table.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +31,17 @@ class RowTable {
   // The rows of `all` at or above their sequence's decoder_begin. A sequence may lose all its rows.
   void select_decoder(const RowTable& all, Windows windows);
 
-  // Ring offsets for the rows of this table that `selected` left out, as if they were written alone; kSkipRow for the others.
+  // Ring offsets for the rows of this table that `selected` left out, as if they were written alone; kSkipRow for the
+  // others.
   void dropped_ring_offsets(const RowTable& selected, View<int64_t, dim::rows> out) const;
 
   int64_t num_rows() const { return num_rows_; }
   int64_t num_sequences() const { return static_cast<int64_t>(sequences_.size()); }
   const SequenceRows& sequence(int64_t s) const { return sequences_[static_cast<size_t>(s)]; }
   Range sequence_rows(int64_t s) const { return sequence_rows_[static_cast<size_t>(s)]; }  // rows of this table
-  int32_t source(int64_t row) const { return source_[row]; }  // its row in the batch or in the table it was selected from
+  int32_t source(int64_t row) const {
+    return source_[row];
+  }  // its row in the batch or in the table it was selected from
 
   View<const int32_t, dim::tokens> positions() const { return view(position_); }
   View<const int32_t, dim::tokens> lanes() const { return view(lane_); }
@@ -49,7 +52,9 @@ class RowTable {
   // Byte offset into a layer's rings; kSkipRow where a newer row of this table takes the same slot.
   View<const int64_t, dim::rows> ring_offsets() const { return {ring_offset_.data(), {num_rows_}}; }
   // floor((p + 1) / ratio) of every row, for one source.
-  View<const int32_t, dim::tokens> num_visible(int source) const { return {visible_.data() + source * rows_max_, {num_rows_}}; }
+  View<const int32_t, dim::tokens> num_visible(int source) const {
+    return {visible_.data() + source * rows_max_, {num_rows_}};
+  }
   int32_t max_visible(int source) const { return max_visible_[static_cast<size_t>(source)]; }
 
  private:
@@ -82,7 +87,9 @@ class GroupTable {
   View<const int32_t, dim::groups> last_rows() const { return view(last_row_); }
   View<const int32_t, dim::groups> last_positions() const { return view(last_position_); }
   View<const int32_t, dim::groups> num_rows() const { return view(num_rows_); }
-  View<const int32_t, dim::tokens> first_positions() const { return {first_position_.data(), {num_groups_}}; }  // j * ratio
+  View<const int32_t, dim::tokens> first_positions() const {
+    return {first_position_.data(), {num_groups_}};
+  }  // j * ratio
   // Byte offsets from the source's planes; kSkipRow below the sequence's global_kv_begin.
   View<const int64_t, dim::rows> global_offsets() const { return {global_offset_.data(), {num_groups_}}; }
   View<const int64_t, dim::rows> index_offsets() const { return {index_offset_.data(), {num_groups_}}; }

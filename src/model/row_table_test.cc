@@ -37,53 +37,74 @@ struct Fixture {
 TEST(RowTable, RefusesRowsThatContradictEachOther) {
   Fixture f;
   RowTable table(f.caches.layout, 300);
-  EXPECT_FALSE(table.fill(f.batch({{.lane = 4, .rows = {0, 3}, .blocks = f.blocks}}, 3), f.caches).ok()) << "no such lane";
-  EXPECT_FALSE(table.fill(f.batch({{.rows = {0, 2}, .blocks = f.blocks}}, 3), f.caches).ok()) << "a row without a sequence";
-  EXPECT_FALSE(table.fill(f.batch({{.rows = {0, 3}, .position_begin = 254, .blocks = f.blocks}}, 3), f.caches).ok()) << "blocks too few";
-  EXPECT_FALSE(table.fill(f.batch({{.rows = {0, 1}, .blocks = f.blocks}, {.rows = {1, 3}, .blocks = f.blocks}}, 3), f.caches).ok()) << "a lane twice";
-  EXPECT_FALSE(table.fill(f.batch({{.rows = {0, 3}, .blocks = f.blocks, .num_logits_rows = 2, .decoder_begin = 2}}, 3), f.caches).ok()) << "logits of a row that stops early";
-  EXPECT_EQ(table.fill(f.batch({{.rows = {0, 301}, .blocks = f.blocks}}, 301), f.caches).code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(table.fill(f.batch({{.lane = 4, .rows = {0, 3}, .blocks = f.blocks}}, 3), f.caches).ok())
+      << "no such lane";
+  EXPECT_FALSE(table.fill(f.batch({{.rows = {0, 2}, .blocks = f.blocks}}, 3), f.caches).ok())
+      << "a row without a sequence";
+  EXPECT_FALSE(table.fill(f.batch({{.rows = {0, 3}, .position_begin = 254, .blocks = f.blocks}}, 3), f.caches).ok())
+      << "blocks too few";
+  EXPECT_FALSE(
+      table.fill(f.batch({{.rows = {0, 1}, .blocks = f.blocks}, {.rows = {1, 3}, .blocks = f.blocks}}, 3), f.caches)
+          .ok())
+      << "a lane twice";
+  EXPECT_FALSE(
+      table.fill(f.batch({{.rows = {0, 3}, .blocks = f.blocks, .num_logits_rows = 2, .decoder_begin = 2}}, 3), f.caches)
+          .ok())
+      << "logits of a row that stops early";
+  EXPECT_EQ(table.fill(f.batch({{.rows = {0, 301}, .blocks = f.blocks}}, 301), f.caches).code(),
+            StatusCode::kResourceExhausted);
 }
 
 TEST(RowTable, OnlyTheNewestRowOfASlotIsWritten) {
   Fixture f;
   RowTable table(f.caches.layout, 300);
   ASSERT_TRUE(table.fill(f.batch({{.lane = 1, .rows = {0, 100}, .blocks = f.blocks}}, 100), f.caches).ok());
-  EXPECT_EQ(table.ring_offsets()(35), kSkipRow);                    // position 99 takes the slot of 35
-  EXPECT_EQ(table.ring_offsets()(36), 64 * 66 + 36 * 66);           // lane 1 begins behind one ring
+  EXPECT_EQ(table.ring_offsets()(35), kSkipRow);           // position 99 takes the slot of 35
+  EXPECT_EQ(table.ring_offsets()(36), 64 * 66 + 36 * 66);  // lane 1 begins behind one ring
   EXPECT_EQ(table.ring_offsets()(99), 64 * 66 + 35 * 66);
   EXPECT_EQ(table.num_fresh()(3), 4);
   EXPECT_EQ(table.num_fresh()(99), 16);
-  EXPECT_EQ(table.num_visible(0)(4), 2);                            // groups of positions 0-1 and 2-3
+  EXPECT_EQ(table.num_visible(0)(4), 2);  // groups of positions 0-1 and 2-3
 }
 
 TEST(RowTable, RowsThatStopAtTheLastSourceKeepTheKeysTheirSuccessorsNeed) {
   Fixture f;
   RowTable all(f.caches.layout, 300), kept(f.caches.layout, 300);
-  ASSERT_TRUE(all.fill(f.batch({{.rows = {0, 100}, .blocks = f.blocks, .num_logits_rows = 1, .decoder_begin = 84, .decoder_window_begin = 84}}, 100), f.caches).ok());
+  ASSERT_TRUE(all.fill(f.batch({{.rows = {0, 100},
+                                 .blocks = f.blocks,
+                                 .num_logits_rows = 1,
+                                 .decoder_begin = 84,
+                                 .decoder_window_begin = 84}},
+                               100),
+                       f.caches)
+                  .ok());
   kept.select_decoder(all, RowTable::Windows::kDecoder);
   EXPECT_EQ(kept.num_rows(), 16);
   EXPECT_EQ(kept.source(0), 84);
   EXPECT_EQ(kept.window_begin()(0), 84);
   std::vector<int64_t> offsets(100);
   all.dropped_ring_offsets(kept, {offsets.data(), {100}});
-  EXPECT_EQ(offsets[19], kSkipRow);                                 // 83 takes its slot
+  EXPECT_EQ(offsets[19], kSkipRow);  // 83 takes its slot
   EXPECT_EQ(offsets[83], 83 % 64 * 66);
-  EXPECT_EQ(offsets[84], kSkipRow);                                 // written after attention, with the kept rows
-  EXPECT_EQ(offsets[35], 35 * 66);                                  // its slot goes to 99 only when 99 is written
+  EXPECT_EQ(offsets[84], kSkipRow);  // written after attention, with the kept rows
+  EXPECT_EQ(offsets[35], 35 * 66);   // its slot goes to 99 only when 99 is written
 }
 
 TEST(GroupTable, GroupsEndWhereTheirLastTokenIsARow) {
   Fixture f;
   RowTable table(f.caches.layout, 300);
   GroupTable groups(300);
-  ASSERT_TRUE(table.fill(f.batch({{.rows = {0, 4}, .position_begin = 127, .blocks = f.blocks, .global_kv_begin = 128}}, 4), f.caches).ok());
+  ASSERT_TRUE(
+      table
+          .fill(f.batch({{.rows = {0, 4}, .position_begin = 127, .blocks = f.blocks, .global_kv_begin = 128}}, 4),
+                f.caches)
+          .ok());
   groups.fill(table, f.caches, 0);
-  ASSERT_EQ(groups.num_groups(), 2);                                // 126-127 and 128-129; 130 stays open
-  EXPECT_EQ(groups.num_rows()(0), 1);                               // 126 came in an earlier step
-  EXPECT_EQ(groups.global_offsets()(0), kSkipRow);                  // below global_kv_begin
+  ASSERT_EQ(groups.num_groups(), 2);                // 126-127 and 128-129; 130 stays open
+  EXPECT_EQ(groups.num_rows()(0), 1);               // 126 came in an earlier step
+  EXPECT_EQ(groups.global_offsets()(0), kSkipRow);  // below global_kv_begin
   EXPECT_EQ(groups.first_positions()(1), 128);
-  EXPECT_EQ(groups.global_offsets()(1), 2 * 64 * 53);               // block 2, first row
+  EXPECT_EQ(groups.global_offsets()(1), 2 * 64 * 53);  // block 2, first row
   EXPECT_EQ(groups.tail_positions()(3), 130);
 }
 

@@ -24,7 +24,8 @@ void allocate_streams(Workspace& work, const ModelConfig& config, int64_t rows) 
   work.image_row = Buffer<int32_t>(rows);
 }
 
-void allocate_attention(Workspace& work, const ModelConfig& config, const CacheLayout& layout, int64_t rows, int64_t score_entries) {
+void allocate_attention(Workspace& work, const ModelConfig& config, const CacheLayout& layout, int64_t rows,
+                        int64_t score_entries) {
   work.qr = Buffer<bf16>(rows * config.q_rank);
   work.q = Buffer<bf16>(rows * config.num_heads * config.head_dim);
   work.kv = Buffer<bf16>(rows * config.head_dim);
@@ -81,8 +82,8 @@ void allocate_draft(Workspace& work, const ModelConfig& config, int64_t rows, in
   work.markov = Buffer<bf16>(sequences * draft.markov_rank);
   work.confidence_in = Buffer<bf16>(sequences * (config.hidden + draft.markov_rank));
   work.confidence = Buffer<float>(sequences);
-  for (Buffer<int32_t>* values : {&work.draft_positions, &work.draft_lanes, &work.draft_window_begin, &work.draft_window_end,
-                                  &work.draft_num_fresh, &work.draft_block_begin})
+  for (Buffer<int32_t>* values : {&work.draft_positions, &work.draft_lanes, &work.draft_window_begin,
+                                  &work.draft_window_end, &work.draft_num_fresh, &work.draft_block_begin})
     *values = Buffer<int32_t>(draft_rows);
 }
 
@@ -107,13 +108,15 @@ void allocate_workspace(Forward::State& state) {
 int64_t workspace_bytes(const Workspace& work) {
   int64_t bytes = 0;
   const auto add = [&bytes](const auto&... buffers) { ((bytes += buffers.size_bytes()), ...); };
-  add(work.streams, work.collapsed, work.input, work.output, work.pre, work.next_pre, work.post, work.comb, work.qr, work.q, work.kv, work.o, work.z,
-      work.fresh, work.fresh_selected, work.pool_kv, work.pool_gate, work.latent, work.index_key, work.index_q, work.index_weight, work.scores,
-      work.selected, work.candidates, work.router_logits, work.expert_weight, work.assignment_weight, work.expert, work.expert_begin,
-      work.assignment_row, work.assignment, work.shared_begin, work.expert_out, work.shared_out, work.engram_rows, work.engram_kv, work.engram_ids,
-      work.engram_places, work.engram_codes, work.engram_scales, work.offsets, work.image_rows, work.image_row, work.features, work.main_x,
-      work.final_rows, work.final_norm, work.logits, work.draft_logits, work.markov, work.confidence_in, work.confidence, work.mean_weight, work.tokens,
-      work.draft_positions, work.draft_lanes, work.draft_window_begin, work.draft_window_end, work.draft_num_fresh, work.draft_block_begin);
+  add(work.streams, work.collapsed, work.input, work.output, work.pre, work.next_pre, work.post, work.comb, work.qr,
+      work.q, work.kv, work.o, work.z, work.fresh, work.fresh_selected, work.pool_kv, work.pool_gate, work.latent,
+      work.index_key, work.index_q, work.index_weight, work.scores, work.selected, work.candidates, work.router_logits,
+      work.expert_weight, work.assignment_weight, work.expert, work.expert_begin, work.assignment_row, work.assignment,
+      work.shared_begin, work.expert_out, work.shared_out, work.engram_rows, work.engram_kv, work.engram_ids,
+      work.engram_places, work.engram_codes, work.engram_scales, work.offsets, work.image_rows, work.image_row,
+      work.features, work.main_x, work.final_rows, work.final_norm, work.logits, work.draft_logits, work.markov,
+      work.confidence_in, work.confidence, work.mean_weight, work.tokens, work.draft_positions, work.draft_lanes,
+      work.draft_window_begin, work.draft_window_end, work.draft_num_fresh, work.draft_block_begin);
   return bytes;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// deepinfer generate: one completion to stdout (design/cli.md). A prompt is a user message put through the prompt encoder, a
-// Chat Completions body, raw text, or token ids as they are.
+// deepinfer generate: one completion to stdout (design/cli.md). A prompt is a user message put through the prompt
+// encoder, a Chat Completions body, raw text, or token ids as they are.
 #include <fmt/format.h>
 
 #include <memory>
@@ -29,10 +29,13 @@ struct GenerateArguments {
   bool json = false;
 };
 
-SamplingParams sampling_params(const GenerateArguments& arguments, const PreparedPrompt& prepared, const ModelConfig& config) {
+SamplingParams sampling_params(const GenerateArguments& arguments, const PreparedPrompt& prepared,
+                               const ModelConfig& config) {
   const InferenceOptions& asked = prepared.request.inference;
   SamplingParams params;
-  params.temperature = arguments.temperature >= 0 ? static_cast<float>(arguments.temperature) : prepared.is_request ? asked.temperature : 0.0f;
+  params.temperature = arguments.temperature >= 0 ? static_cast<float>(arguments.temperature)
+                       : prepared.is_request      ? asked.temperature
+                                                  : 0.0f;
   params.top_p = arguments.top_p >= 0 ? static_cast<float>(arguments.top_p) : prepared.is_request ? asked.top_p : 1.0f;
   params.top_k = static_cast<int32_t>(arguments.top_k > 0 ? arguments.top_k : asked.top_k.value_or(0));
   params.seed = arguments.seed != 0 ? static_cast<uint64_t>(arguments.seed) : asked.seed.value_or(0);
@@ -57,7 +60,8 @@ ReplayMode replay_mode(const ModelOptions& options) {
 // What has been read of the answer so far, printed as it comes unless the result is JSON.
 class AnswerReader {
  public:
-  AnswerReader(const PreparedPrompt& prepared, const LoadedModel& model, bool prints) : detokenizer_(*model.tokenizer), prints_(prints) {
+  AnswerReader(const PreparedPrompt& prepared, const LoadedModel& model, bool prints)
+      : detokenizer_(*model.tokenizer), prints_(prints) {
     if (!prepared.vocabulary) return;
     StreamParserOptions options{.parsing = prepared.request.parsing};
     parser_ = std::make_unique<StreamParser>(*prepared.vocabulary, options);
@@ -94,11 +98,14 @@ class AnswerReader {
       case ChatEventKind::kText: add_text(piece); break;
       case ChatEventKind::kReasoning: reasoning += piece; break;
       case ChatEventKind::kToolCall:
-        tool_calls.push_back(Json::Object{{"id", std::string(events_.call_id_of(event))}, {"name", piece}, {"arguments", ""}});
+        tool_calls.push_back(
+            Json::Object{{"id", std::string(events_.call_id_of(event))}, {"name", piece}, {"arguments", ""}});
         break;
       case ChatEventKind::kToolArguments: tool_calls.back().find("arguments")->as_string() += piece; break;
       case ChatEventKind::kFinish:
-        finish_reason = events_.finish.reason == FinishReason::kToolCalls ? "tool_calls" : events_.finish.reason == FinishReason::kLength ? "length" : "stop";
+        finish_reason = events_.finish.reason == FinishReason::kToolCalls ? "tool_calls"
+                        : events_.finish.reason == FinishReason::kLength  ? "length"
+                                                                          : "stop";
         break;
       case ChatEventKind::kStart: break;
     }
@@ -121,20 +128,24 @@ Json logprobs_json(const Generation& generation) {
   Json::Array all;
   for (const TokenLogprobs& token : generation.logprobs) {
     Json::Array likeliest;
-    for (const auto& [id, logprob] : token.likeliest) likeliest.push_back(Json::Object{{"id", id}, {"logprob", static_cast<double>(logprob)}});
+    for (const auto& [id, logprob] : token.likeliest)
+      likeliest.push_back(Json::Object{{"id", id}, {"logprob", static_cast<double>(logprob)}});
     all.push_back(Json::Object{{"logprob", static_cast<double>(token.logprob)}, {"top", std::move(likeliest)}});
   }
   return all;
 }
 
-void print_json(const PreparedPrompt& prepared, const Generation& generation, const AnswerReader& answer, double load_s) {
+void print_json(const PreparedPrompt& prepared, const Generation& generation, const AnswerReader& answer,
+                double load_s) {
   Json out = Json::Object{{"prompt_tokens", static_cast<int64_t>(prepared.num_prompt_tokens)},
                           {"token_ids", Json::Array(generation.tokens.begin(), generation.tokens.end())},
                           {"text", answer.text},
                           {"reasoning_content", answer.reasoning},
                           {"tool_calls", answer.tool_calls},
                           {"finish_reason", answer.finish_reason},
-                          {"draft", Json::Object{{"steps", generation.num_steps}, {"drafted", generation.num_drafted}, {"accepted", generation.num_accepted}}},
+                          {"draft", Json::Object{{"steps", generation.num_steps},
+                                                 {"drafted", generation.num_drafted},
+                                                 {"accepted", generation.num_accepted}}},
                           {"timing", Json::Object{{"load_s", load_s},
                                                   {"prefill_s", static_cast<double>(generation.prefill_ns) * 1e-9},
                                                   {"decode_s", static_cast<double>(generation.decode_ns) * 1e-9}}}};
@@ -143,15 +154,20 @@ void print_json(const PreparedPrompt& prepared, const Generation& generation, co
 }
 
 void print_summary(const PreparedPrompt& prepared, const Generation& generation) {
-  const double prefill_s = static_cast<double>(generation.prefill_ns) * 1e-9, decode_s = static_cast<double>(generation.decode_ns) * 1e-9;
+  const double prefill_s = static_cast<double>(generation.prefill_ns) * 1e-9,
+               decode_s = static_cast<double>(generation.decode_ns) * 1e-9;
   const double rate = decode_s > 0 ? static_cast<double>(generation.tokens.size() - 1) / decode_s : 0;
   fmt::print("\n");
-  fmt::print(stderr, "{} prompt tokens in {:.2f} s ({:.0f} tokens/s), {} tokens in {:.2f} s ({:.1f} tokens/s), {} of {} drafts accepted in {} steps\n",
-             prepared.num_prompt_tokens, prefill_s, static_cast<double>(prepared.num_prompt_tokens) / std::max(prefill_s, 1e-9), generation.tokens.size(),
+  fmt::print(stderr,
+             "{} prompt tokens in {:.2f} s ({:.0f} tokens/s), {} tokens in {:.2f} s ({:.1f} tokens/s), {} of {} drafts "
+             "accepted in {} steps\n",
+             prepared.num_prompt_tokens, prefill_s,
+             static_cast<double>(prepared.num_prompt_tokens) / std::max(prefill_s, 1e-9), generation.tokens.size(),
              decode_s, rate, generation.num_accepted, generation.num_drafted, generation.num_steps);
 }
 
-Result<std::unique_ptr<Engine>> open_engine(const GenerateArguments& arguments, const LoadedModel& model, const Target& target, int64_t num_tokens) {
+Result<std::unique_ptr<Engine>> open_engine(const GenerateArguments& arguments, const LoadedModel& model,
+                                            const Target& target, int64_t num_tokens) {
   EngineOptions options;
   options.num_threads = static_cast<int>(arguments.model.num_threads);
   options.target = target;
@@ -166,13 +182,16 @@ Status run_generate(const GenerateArguments& arguments) {
   const int64_t begin_ns = clock.monotonic_ns();
   ASSIGN_OR_RETURN(const Target target, engine_target(arguments.model));
   ASSIGN_OR_RETURN(const LoadedModel model, load_model(arguments.model.model));
-  ASSIGN_OR_RETURN(PreparedPrompt prepared, prepare_prompt(arguments.prompt, model, target, static_cast<int>(arguments.model.num_threads)));
+  ASSIGN_OR_RETURN(PreparedPrompt prepared,
+                   prepare_prompt(arguments.prompt, model, target, static_cast<int>(arguments.model.num_threads)));
   GenerationRequest request{.prompt = std::move(prepared.tokens), .images = std::move(prepared.images)};
   request.params = sampling_params(arguments, prepared, model.weights->config());
-  request.max_tokens = arguments.max_tokens > 0 ? arguments.max_tokens : prepared.request.inference.max_tokens.value_or(256);
+  request.max_tokens =
+      arguments.max_tokens > 0 ? arguments.max_tokens : prepared.request.inference.max_tokens.value_or(256);
   request.drafts = arguments.draft == "on";
   request.replay = replay_mode(arguments.model);
-  ASSIGN_OR_RETURN(const auto engine, open_engine(arguments, model, target, static_cast<int64_t>(request.prompt.size()) + request.max_tokens));
+  ASSIGN_OR_RETURN(const auto engine, open_engine(arguments, model, target,
+                                                  static_cast<int64_t>(request.prompt.size()) + request.max_tokens));
   const double load_s = static_cast<double>(clock.monotonic_ns() - begin_ns) * 1e-9;
   AnswerReader answer(prepared, model, !arguments.json);
   int64_t position = 0;
@@ -190,11 +209,13 @@ void declare(OptionSet& options, GenerateArguments& arguments) {
   declare_model_options(options, arguments.model);
   declare_prompt_options(options, arguments.prompt);
   options.add("--max-tokens", arguments.max_tokens, "longest answer in tokens (default 256)");
-  options.add("--temperature", arguments.temperature, "0 = always the likeliest token (default; a --chat body has its own)");
+  options.add("--temperature", arguments.temperature,
+              "0 = always the likeliest token (default; a --chat body has its own)");
   options.add("--top-p", arguments.top_p, "keep the likeliest tokens up to this probability (default 1)");
   options.add("--top-k", arguments.top_k, "keep that many likeliest tokens; 0 = all (default)");
   options.add("--seed", arguments.seed, "key of the sampling noise (default 0)");
-  options.choice("--draft", arguments.draft, {"on", "off"}, "propose tokens with the draft head; changes the speed, never the tokens (default on)");
+  options.choice("--draft", arguments.draft, {"on", "off"},
+                 "propose tokens with the draft head; changes the speed, never the tokens (default on)");
   options.add("--logprobs", arguments.logprobs, "also give log probabilities and the K likeliest tokens (0 to 20)");
   options.flag("--json", arguments.json, "print one JSON object with ids, text, drafts and timing");
 }

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "chat/prompt_encoder.h"
 #include "engine/image_embedding.h"
 #include "protocol/codec.h"
 #include "protocol/data_url.h"
 #include "tools/command.h"
+#include "tools/token_ids.h"
 #include "vision/decode_image.h"
 
 namespace deepinfer {
@@ -17,14 +17,8 @@ namespace {
 
 Result<std::vector<TokenId>> read_ids(const std::string& path, int64_t vocab) {
   ASSIGN_OR_RETURN(const std::string text, read_file(path));
-  ASSIGN_OR_RETURN(const Json ids, parse_json(text));
-  if (!ids.is_array()) return invalid_argument(path + ": expected a JSON array of token ids");
-  std::vector<TokenId> tokens;
-  for (const Json& id : ids.as_array()) {
-    if (id.kind() != Json::Kind::kInt || id.as_int() < 0 || id.as_int() >= vocab)
-      return invalid_argument(fmt::format("{}[{}]: expected an id in [0, {}), found {}", path, tokens.size(), vocab, to_json(id)));
-    tokens.push_back(static_cast<TokenId>(id.as_int()));
-  }
+  auto tokens = parse_token_ids(text, vocab);
+  if (!tokens.ok()) return tokens.status().prefixed(path);
   return tokens;
 }
 
@@ -60,7 +54,8 @@ Result<ChatRequest> request_of_body(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string body, read_file(path));
   DecodedRequest decoded;
   if (const Refusal refusal = find_codec("chat")->decode(body, DecodeOptions{}, decoded))
-    return invalid_argument(fmt::format("{}: {}{}", path, refusal->param.empty() ? "" : refusal->param + ": ", refusal->message));
+    return invalid_argument(
+        fmt::format("{}: {}{}", path, refusal->param.empty() ? "" : refusal->param + ": ", refusal->message));
   return std::move(decoded.chat);
 }
 
@@ -89,7 +84,8 @@ Result<std::vector<RgbImage>> decode_images(const std::vector<std::string>& enco
   return images;
 }
 
-Status place(const std::vector<std::string>& encoded, const LoadedModel& model, const Target& target, int num_threads, PreparedPrompt& prepared) {
+Status place(const std::vector<std::string>& encoded, const LoadedModel& model, const Target& target, int num_threads,
+             PreparedPrompt& prepared) {
   if (encoded.empty()) return {};
   ASSIGN_OR_RETURN(const std::vector<RgbImage> images, decode_images(encoded));
   ASSIGN_OR_RETURN(const ImageEmbedder embedder, ImageEmbedder::create(*model.weights, target));
@@ -105,7 +101,8 @@ Status place(const std::vector<std::string>& encoded, const LoadedModel& model, 
 
 Result<std::vector<std::string>> encode_conversation(const LoadedModel& model, PreparedPrompt& prepared) {
   ASSIGN_OR_RETURN(const ControlTokens controls, ControlTokens::find(*model.tokenizer, prepared.request.version));
-  ASSIGN_OR_RETURN(const EncodedConversation encoded, encode_prompt(prepared.request.conversation, {.version = prepared.request.version}, controls));
+  ASSIGN_OR_RETURN(const EncodedConversation encoded,
+                   encode_prompt(prepared.request.conversation, {.version = prepared.request.version}, controls));
   prepared.tokens = model.tokenizer->encode(encoded.prompt);
   ASSIGN_OR_RETURN(OutputVocabulary vocabulary, OutputVocabulary::create(model.tokenizer));
   prepared.vocabulary = std::make_unique<OutputVocabulary>(std::move(vocabulary));
@@ -125,17 +122,20 @@ void declare_prompt_options(OptionSet& options, GeneratePrompt& prompt) {
   options.add("--ids", prompt.ids, "file with a JSON array of token ids, used as they are");
   options.add("--image", prompt.images, "PNG, JPEG, WebP or GIF file; may repeat");
   options.flag("--raw", prompt.raw, "take --prompt as it is: control tokens are read, nothing is added");
-  options.choice("--thinking", prompt.thinking, {"off", "on", "max"}, "whether the answer begins with reasoning (default off)");
+  options.choice("--thinking", prompt.thinking, {"off", "on", "max"},
+                 "whether the answer begins with reasoning (default off)");
 }
 
 Status check_prompt_options(const GeneratePrompt& prompt) {
   const int given = !prompt.prompt.empty() + !prompt.chat.empty() + !prompt.ids.empty();
   if (given != 1) return invalid_argument("expected exactly one of --prompt, --chat and --ids");
-  if (!prompt.chat.empty() && !prompt.images.empty()) return invalid_argument("--chat: images stand in the request body, not in --image");
+  if (!prompt.chat.empty() && !prompt.images.empty())
+    return invalid_argument("--chat: images stand in the request body, not in --image");
   return {};
 }
 
-Result<PreparedPrompt> prepare_prompt(const GeneratePrompt& prompt, const LoadedModel& model, const Target& target, int num_threads) {
+Result<PreparedPrompt> prepare_prompt(const GeneratePrompt& prompt, const LoadedModel& model, const Target& target,
+                                      int num_threads) {
   PreparedPrompt prepared;
   std::vector<std::string> images;
   if (!prompt.ids.empty()) {

@@ -30,11 +30,12 @@ struct PreparedPrompt {
   std::vector<TokenId> tokens;
   std::vector<LaneImage> images;
   size_t num_prompt_tokens = 0;
-  ChatRequest request;       // conversation, options and parsing; defaults for ids and raw text
-  bool is_request = false;   // the request came from --chat: its sampling options count
+  ChatRequest request;                           // conversation, options and parsing; defaults for ids and raw text
+  bool is_request = false;                       // the request came from --chat: its sampling options count
   std::unique_ptr<OutputVocabulary> vocabulary;  // of a conversation: the answer is read with the stream parser
 };
 
-Result<PreparedPrompt> prepare_prompt(const GeneratePrompt& prompt, const LoadedModel& model, const Target& target, int num_threads);
+Result<PreparedPrompt> prepare_prompt(const GeneratePrompt& prompt, const LoadedModel& model, const Target& target,
+                                      int num_threads);
 
 }  // namespace deepinfer

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// deepinfer logits: exact numbers for given token ids (design/cli.md). Replay is off: every position's logits are asked for.
+// deepinfer logits: exact numbers for given token ids (design/cli.md). Replay is off: every position's logits are asked
+// for.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +34,8 @@ Result<std::vector<TokenId>> tokens_of(const SafetensorsFile& file, const std::s
   ASSIGN_OR_RETURN(const auto values, file.integers(name));
   std::vector<TokenId> tokens;
   for (const int64_t value : values) {
-    if (value < 0 || value >= vocab) return invalid_argument(fmt::format("{}[{}]: id {} of a vocabulary of {}", name, tokens.size(), value, vocab));
+    if (value < 0 || value >= vocab)
+      return invalid_argument(fmt::format("{}[{}]: id {} of a vocabulary of {}", name, tokens.size(), value, vocab));
     tokens.push_back(static_cast<TokenId>(value));
   }
   return tokens;
@@ -43,7 +45,8 @@ Result<std::vector<RgbImage>> images_of(const SafetensorsFile& file, const std::
   std::vector<RgbImage> images;
   for (int i = 0; const TensorInfo* info = file.find(fmt::format("{}.image{}", name, i)); ++i) {
     if (info->dtype != DType::kU8 || info->shape.size() != 3 || info->shape[2] != 3 || info->num_elements() == 0)
-      return invalid_argument(fmt::format("{}: expected U8 [height, width, 3], found {} {}", info->name, to_string(info->dtype), shape_to_string(info->shape)));
+      return invalid_argument(fmt::format("{}: expected U8 [height, width, 3], found {} {}", info->name,
+                                          to_string(info->dtype), shape_to_string(info->shape)));
     RgbImage image(info->shape[1], info->shape[0]);
     const auto bytes = file.bytes(*info);
     std::copy(bytes.begin(), bytes.end(), image.pixels.data());
@@ -52,7 +55,8 @@ Result<std::vector<RgbImage>> images_of(const SafetensorsFile& file, const std::
   return images;
 }
 
-Status place(const LoadedModel& model, const Target& target, std::span<const RgbImage> images, ThreadPool& pool, ExactPrompt& prompt) {
+Status place(const LoadedModel& model, const Target& target, std::span<const RgbImage> images, ThreadPool& pool,
+             ExactPrompt& prompt) {
   ASSIGN_OR_RETURN(const ImageEmbedder embedder, ImageEmbedder::create(*model.weights, target));
   Scratch scratch;
   const auto spans = embedder.embed(images, {&pool, &scratch});
@@ -74,8 +78,12 @@ Result<Input> read_input(const LogitsArguments& arguments, const LoadedModel& mo
     const std::string name = info.name.substr(0, info.name.size() - kSuffix.size());
     ExactPrompt prompt{.keeps_all_logits = arguments.all_logits};
     ASSIGN_OR_RETURN(prompt.tokens, tokens_of(file, info.name, vocab));
-    if (file.find(name + ".decode_tokens")) { ASSIGN_OR_RETURN(prompt.decode_tokens, tokens_of(file, name + ".decode_tokens", vocab)); }
-    if (file.find(name + ".draft_anchor")) { ASSIGN_OR_RETURN(prompt.draft_anchors, tokens_of(file, name + ".draft_anchor", vocab)); }
+    if (file.find(name + ".decode_tokens")) {
+      ASSIGN_OR_RETURN(prompt.decode_tokens, tokens_of(file, name + ".decode_tokens", vocab));
+    }
+    if (file.find(name + ".draft_anchor")) {
+      ASSIGN_OR_RETURN(prompt.draft_anchors, tokens_of(file, name + ".draft_anchor", vocab));
+    }
     ASSIGN_OR_RETURN(const std::vector<RgbImage> images, images_of(file, name));
     if (!images.empty()) TRY(place(model, target, images, pool, prompt).prefixed(name));
     input.names.push_back(name);
@@ -92,15 +100,18 @@ Result<RunShape> parse_mode(const std::string& mode) {
   int64_t chunk = 0;
   constexpr std::string_view kChunked = "chunked:";
   const char* end = mode.data() + mode.size();
-  if (mode.starts_with(kChunked) && std::from_chars(mode.data() + kChunked.size(), end, chunk).ptr == end && chunk > 0) return RunShape{.chunk = chunk};
+  if (mode.starts_with(kChunked) && std::from_chars(mode.data() + kChunked.size(), end, chunk).ptr == end && chunk > 0)
+    return RunShape{.chunk = chunk};
   return invalid_argument("--mode " + mode + ": expected single, chunked:N (N > 0), stepwise or batched");
 }
 
 // A single pass takes a whole prompt where its logits fit into 1 GiB; longer prompts are cut, which changes no bit.
-EngineOptions options_for(const LogitsArguments& arguments, const Input& input, const RunShape& shape, int64_t vocab, const Target& target) {
+EngineOptions options_for(const LogitsArguments& arguments, const Input& input, const RunShape& shape, int64_t vocab,
+                          const Target& target) {
   int64_t longest = 1, blocks_longest = 1, blocks_all = 0;
   for (const ExactPrompt& prompt : input.prompts) {
-    const int64_t length = static_cast<int64_t>(prompt.tokens.size()), all = length + static_cast<int64_t>(prompt.decode_tokens.size());
+    const int64_t length = static_cast<int64_t>(prompt.tokens.size()),
+                  all = length + static_cast<int64_t>(prompt.decode_tokens.size());
     longest = std::max(longest, length);
     blocks_longest = std::max(blocks_longest, BlockTable::blocks_for(all));
     blocks_all += BlockTable::blocks_for(all);
@@ -110,7 +121,8 @@ EngineOptions options_for(const LogitsArguments& arguments, const Input& input, 
   options.target = target;
   options.lanes_max = shape.batched ? std::min<int64_t>(64, static_cast<int64_t>(input.prompts.size())) : 1;
   const int64_t wanted = shape.batched ? 512 : shape.chunk > 0 ? shape.chunk : longest;
-  options.rows_max = std::min<int64_t>(std::min<int64_t>(wanted, 4096), std::max<int64_t>(64, (int64_t{1} << 28) / vocab));
+  options.rows_max =
+      std::min<int64_t>(std::min<int64_t>(wanted, 4096), std::max<int64_t>(64, (int64_t{1} << 28) / vocab));
   options.rows_max = std::max(options.rows_max, options.lanes_max);
   options.logits_rows_max = options.rows_max;
   options.blocks_max = shape.batched ? std::max(blocks_longest, std::min<int64_t>(blocks_all, 4096)) : blocks_longest;
@@ -118,8 +130,10 @@ EngineOptions options_for(const LogitsArguments& arguments, const Input& input, 
   return options;
 }
 
-void add_numbers(SafetensorsWriter& writer, const std::string& name, const ExactPrompt& prompt, const ExactNumbers& numbers, int64_t vocab, int64_t block) {
-  const int64_t num_prompt = static_cast<int64_t>(numbers.argmax.size()), num_decode = static_cast<int64_t>(prompt.decode_tokens.size());
+void add_numbers(SafetensorsWriter& writer, const std::string& name, const ExactPrompt& prompt,
+                 const ExactNumbers& numbers, int64_t vocab, int64_t block) {
+  const int64_t num_prompt = static_cast<int64_t>(numbers.argmax.size()),
+                num_decode = static_cast<int64_t>(prompt.decode_tokens.size());
   writer.add(name + ".logits", {vocab}, numbers.logits);
   writer.add(name + ".argmax", {num_prompt}, numbers.argmax);
   if (!numbers.all_logits.empty()) writer.add(name + ".all_logits", {num_prompt, vocab}, numbers.all_logits);
@@ -128,7 +142,8 @@ void add_numbers(SafetensorsWriter& writer, const std::string& name, const Exact
   if (numbers.draft_ids.empty()) return;
   writer.add(name + ".draft_ids", {num_decode, block}, numbers.draft_ids);
   writer.add(name + ".draft_conf", {num_decode, block}, numbers.draft_confidences);
-  if (!numbers.draft_logits.empty()) writer.add(name + ".draft_logits", {num_decode, block, vocab}, numbers.draft_logits);
+  if (!numbers.draft_logits.empty())
+    writer.add(name + ".draft_logits", {num_decode, block, vocab}, numbers.draft_logits);
 }
 
 Status logits(const LogitsArguments& arguments) {
@@ -137,7 +152,8 @@ Status logits(const LogitsArguments& arguments) {
   ASSIGN_OR_RETURN(const LoadedModel model, load_model(arguments.model.model));
   ASSIGN_OR_RETURN(const Input input, read_input(arguments, model, target));
   const ModelConfig& config = model.weights->config();
-  ASSIGN_OR_RETURN(const auto engine, Engine::open(model.weights, model.token_map, options_for(arguments, input, shape, config.vocab_size, target)));
+  ASSIGN_OR_RETURN(const auto engine, Engine::open(model.weights, model.token_map,
+                                                   options_for(arguments, input, shape, config.vocab_size, target)));
   ASSIGN_OR_RETURN(const auto numbers, run_exact(*engine, input.prompts, shape));
   SafetensorsWriter writer;
   for (size_t i = 0; i < input.names.size(); ++i)
@@ -153,15 +169,22 @@ Command logits_command() {
           .summary = "exact numbers for given token ids",
           .examples =
               "  deepinfer logits --model checkpoint/ --input prompts.safetensors --output numbers.safetensors\n"
-              "  deepinfer logits --model checkpoint/ --input in.safetensors --output out.safetensors --mode batched --all-logits\n",
+              "  deepinfer logits --model checkpoint/ --input in.safetensors --output out.safetensors --mode batched "
+              "--all-logits\n",
           .declare =
               [arguments](OptionSet& options) {
                 declare_model_options(options, arguments->model);
-                options.add("--input", arguments->input, "safetensors file with NAME.tokens, and optionally NAME.decode_tokens, NAME.draft_anchor, NAME.image0, ...");
+                options.add("--input", arguments->input,
+                            "safetensors file with NAME.tokens, and optionally NAME.decode_tokens, NAME.draft_anchor, "
+                            "NAME.image0, ...");
                 options.add("--output", arguments->output, "safetensors file to write");
-                options.add("--mode", arguments->mode, "how prompts run: single (default), chunked:N, stepwise, batched; the numbers are the same");
-                options.flag("--all-logits", arguments->all_logits, "also write the logits of every prompt position, and draft logits");
-                options.flag("--published-key-slot", arguments->published_key_slot, "for comparison only: reproduce the published reference's index-key defect in decode");
+                options.add(
+                    "--mode", arguments->mode,
+                    "how prompts run: single (default), chunked:N, stepwise, batched; the numbers are the same");
+                options.flag("--all-logits", arguments->all_logits,
+                             "also write the logits of every prompt position, and draft logits");
+                options.flag("--published-key-slot", arguments->published_key_slot,
+                             "for comparison only: reproduce the published reference's index-key defect in decode");
               },
           .run =
               [arguments] {
