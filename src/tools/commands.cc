@@ -15,14 +15,8 @@ Command tokenize_command();
 
 std::vector<Command> all_commands() {
   return {
-      generate_command(),
-      encode_command(),
-      decode_command(),
-      tokenize_command(),
-      logits_command(),
-      inspect_command(),
-      doctor_command(),
-      bench_command(),
+      generate_command(), encode_command(),  decode_command(), tokenize_command(),
+      logits_command(),   inspect_command(), doctor_command(), bench_command(),
   };
 }
 
