@@ -30,10 +30,10 @@
 namespace deepinfer {
 
 struct EngineOptions {
-  int num_threads = 0;           // compute threads with the caller; 0 = one per usable CPU
-  Target target;                 // backend and CPU level; every CPU level gives the same bits
-  int64_t rows_max = 512;        // rows of a step
-  int64_t logits_rows_max = 64;  // logits rows of a step
+  int num_threads = 0;                                // compute threads with the caller; 0 = one per usable CPU
+  Target target{Backend::kCpu, machine_cpu_level()};  // every CPU level gives the same bits
+  int64_t rows_max = 512;                             // rows of a step
+  int64_t logits_rows_max = 64;                       // logits rows of a step
   int64_t lanes_max = 16;
   int64_t blocks_max = 256;                                  // of 128 tokens
   int64_t context_max = 0;                                   // longest sequence in tokens; 0 = what blocks_max holds
