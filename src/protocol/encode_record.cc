@@ -14,8 +14,6 @@ namespace deepinfer {
 
 namespace {
 
-constexpr uint64_t kContextTokens = 1'048'576;
-
 // A 32-bit float with seven digits.
 Json seven_digits(float value) { return std::strtod(fmt::format("{:.7g}", value).c_str(), nullptr); }
 
@@ -151,6 +149,12 @@ Status apply_option(const std::string& name, const Json& value, DecodeOptions& o
 
 }  // namespace
 
+Status apply_decode_options(const Json& members, DecodeOptions& options) {
+  if (!members.is_object()) return invalid_argument("options: expected an object");
+  for (const auto& [name, value] : members.as_object()) TRY(apply_option(name, value, options));
+  return {};
+}
+
 Result<RecordEncoder> RecordEncoder::create(std::shared_ptr<const Tokenizer> tokenizer, bool recipe_compatible) {
   ASSIGN_OR_RETURN(ControlTokens tokens, ControlTokens::find(*tokenizer, PromptVersion::kV41));
   return RecordEncoder(std::move(tokenizer), std::move(tokens), recipe_compatible);
@@ -168,32 +172,42 @@ Result<Json> RecordEncoder::encode(const Json& record) const {
     return invalid_argument("expected a member \"request\" or a string \"request_text\"");
   DecodeOptions options;
   options.recipe_compatible = recipe_compatible_;
-  if (const Json* given = record.find("options"))
-    if (given->is_object())
-      for (const auto& [name, value] : given->as_object()) TRY(apply_option(name, value, options));
+  if (const Json* given = record.find("options"); given && given->is_object())
+    TRY(apply_decode_options(*given, options));
   const Json* limit = record.find("context_limit");
-  const uint64_t context_limit = limit && limit->is_integer() ? limit->as_uint() : kContextTokens;
+  const uint64_t context_limit = limit && limit->is_integer() ? limit->as_uint() : kDefaultContextTokens;
+  ASSIGN_OR_RETURN(const EncodedRequest encoded,
+                   encode_body(*codec, text && text->is_string() ? text->as_string() : to_json(*request), options));
+  return record_of(encoded, context_limit);
+}
 
-  DecodedRequest decoded;
-  if (const Refusal refusal =
-          codec->decode(text && text->is_string() ? text->as_string() : to_json(*request), options, decoded))
-    return Json(Json::Object{{"error", error_record(*refusal, recipe_compatible_)}});
-  ASSIGN_OR_RETURN(const EncodedConversation encoded,
-                   encode_prompt(decoded.chat.conversation, {decoded.chat.version}, tokens_));
-  const RenderedPrompt rendered = render(encoded.prompt);
-  const std::vector<TokenId> ids = tokenizer_->encode(encoded.prompt);
+Result<EncodedRequest> RecordEncoder::encode_body(const Codec& codec, std::string_view body,
+                                                  const DecodeOptions& options) const {
+  EncodedRequest out;
+  out.refusal = codec.decode(body, options, out.decoded);
+  if (out.refusal) return out;
+  ASSIGN_OR_RETURN(EncodedConversation encoded,
+                   encode_prompt(out.decoded.chat.conversation, {out.decoded.chat.version}, tokens_));
+  out.prompt = render(encoded.prompt);
+  out.ids = tokenizer_->encode(encoded.prompt);
+  out.images = std::move(encoded.images);
+  return out;
+}
 
+Json RecordEncoder::record_of(const EncodedRequest& request, uint64_t context_limit) const {
+  if (request.refusal) return Json::Object{{"error", error_record(*request.refusal, recipe_compatible_)}};
+  const ChatRequest& chat = request.decoded.chat;
   Json out(
-      Json::Object{{"version", decoded.chat.version == PromptVersion::kV41 ? "v41" : "v4"}, {"prompt", rendered.text}});
+      Json::Object{{"version", chat.version == PromptVersion::kV41 ? "v41" : "v4"}, {"prompt", request.prompt.text}});
   Json::Array spans, id_list, images;
-  for (const Range& span : rendered.control_spans) spans.push_back(Json::Array{span.begin, span.end});
-  for (const TokenId id : ids) id_list.emplace_back(id);
-  for (const ImageSource* image : encoded.images) images.push_back(image_record(*image));
+  for (const Range& span : request.prompt.control_spans) spans.push_back(Json::Array{span.begin, span.end});
+  for (const TokenId id : request.ids) id_list.emplace_back(id);
+  for (const ImageSource* image : request.images) images.push_back(image_record(*image));
   out.set("special", std::move(spans));
   out.set("ids", std::move(id_list));
-  out = settings_record(decoded.chat, std::move(out));
-  out.set("resolved", resolved_record(decoded.chat, ids.size(), context_limit));
-  out.set("parsing", parsing_record(decoded.chat.parsing));
+  out = settings_record(chat, std::move(out));
+  out.set("resolved", resolved_record(chat, request.ids.size(), context_limit));
+  out.set("parsing", parsing_record(chat.parsing));
   out.set("images", std::move(images));
   return out;
 }
