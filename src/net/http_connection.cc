@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: MIT
+#include "net/http_connection.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <ctime>
+#include <utility>
+
+#include "base/check.h"
+
+namespace deepinfer {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+namespace {
+
+constexpr size_t kReadBytes = 16 << 10;
+constexpr size_t kPipelinedBytesMax = 64 << 10;  // read ahead while a request is being answered
+constexpr int64_t kLingerNs = 2'000'000'000;
+
+class Exchange final : public HttpExchange {
+ public:
+  Exchange(std::shared_ptr<HttpConnection> connection, uint64_t number)
+      : connection_(std::move(connection)), number_(number) {}
+  ~Exchange() override {
+    connection_->post([connection = connection_, number = number_] { connection->abandon(number); });
+  }
+  void post(std::function<void()> work) override { connection_->post(std::move(work)); }
+  bool is_open() const override { return connection_->answers(number_); }
+  void respond(HttpResponse response) override { connection_->respond(number_, std::move(response)); }
+  void start_stream(HttpResponse head) override { connection_->start_stream(number_, head); }
+  void write(std::string_view bytes) override { connection_->write(number_, bytes); }
+  void end_stream() override { connection_->end_stream(number_); }
+  size_t queued_bytes() const override { return connection_->queued_bytes(); }
+  void on_drained(std::function<void()> resume) override { connection_->on_drained(number_, std::move(resume)); }
+  void on_close(std::function<void()> closed) override { connection_->on_close(number_, std::move(closed)); }
+  void run_after(int64_t delay_ns, std::function<void()> work) override {
+    connection_->run_after(number_, delay_ns, std::move(work));
+  }
+
+ private:
+  std::shared_ptr<HttpConnection> connection_;
+  uint64_t number_;
+};
+
+std::string http_date(int64_t unix_ns) {
+  const std::time_t seconds = static_cast<std::time_t>(unix_ns / 1'000'000'000);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char text[40];
+  return {text, std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &utc)};
+}
+
+std::string peer_name(const asio::ip::tcp::socket& socket) {
+  error_code error;
+  const auto endpoint = socket.remote_endpoint(error);
+  return error ? "unknown" : fmt::format("{}:{}", endpoint.address().to_string(error), endpoint.port());
+}
+
+}  // namespace
+
+HttpConnection::HttpConnection(std::shared_ptr<HttpServerShared> shared, std::shared_ptr<HttpEventLoop> loop,
+                               asio::ip::tcp::socket socket)
+    : shared_(std::move(shared)),
+      loop_(std::move(loop)),
+      socket_(std::move(socket)),
+      peer_(peer_name(socket_)),
+      parser_(shared_->options.limits) {}
+
+HttpConnection::~HttpConnection() {
+  if (!closed_) --shared_->num_connections;
+}
+
+void HttpConnection::start() {
+  error_code error;
+  socket_.set_option(asio::ip::tcp::no_delay(true), error);
+  loop_->connections.insert(shared_from_this());
+  if (loop_->draining) return close();
+  set_deadline(shared_->options.idle_timeout_ns);
+  read();
+}
+
+void HttpConnection::set_deadline(int64_t delay_ns) {
+  read_deadline_ns_ = delay_ns > 0 ? shared_->clock->monotonic_ns() + delay_ns : 0;
+}
+
+void HttpConnection::check_deadline(int64_t now_ns) {
+  const bool read_late = read_deadline_ns_ > 0 && now_ns > read_deadline_ns_;
+  const bool write_late = write_deadline_ns_ > 0 && now_ns > write_deadline_ns_;
+  if (closed_ || (!read_late && !write_late)) return;
+  ++shared_->num_timeouts;
+  if (write_late || lingering_ || !parser_.has_begun()) return close();
+  refuse(408, "the request did not arrive in time");
+}
+
+void HttpConnection::read() {
+  if (reading_ || closed_) return;
+  if (answering_ != 0 && parser_.num_pending_bytes() > kPipelinedBytesMax) return;
+  reading_ = true;
+  read_buffer_.resize(kReadBytes);
+  socket_.async_read_some(asio::buffer(read_buffer_),
+                          [self = shared_from_this()](const error_code& error, size_t n) { self->on_read(error, n); });
+}
+
+void HttpConnection::on_read(const error_code& error, size_t num_bytes) {
+  reading_ = false;
+  if (closed_) return;
+  // A client that ends its side is taken to be gone: nobody reads an answer to a half-closed request.
+  if (error) return close();
+  if (!lingering_) {
+    if (!parser_.has_begun()) request_begin_ns_ = shared_->clock->monotonic_ns();
+    parser_.push({read_buffer_.data(), num_bytes});
+    if (answering_ == 0) advance();
+  }
+  if (!closed_) read();
+}
+
+void HttpConnection::update_read_deadline() {
+  const HttpServerOptions& options = shared_->options;
+  if (!parser_.has_begun()) return set_deadline(options.idle_timeout_ns);
+  if (!parser_.has_head()) {
+    read_deadline_ns_ = request_begin_ns_ + options.head_timeout_ns;
+    return;
+  }
+  set_deadline(options.body_stall_ns);
+  read_deadline_ns_ = std::min(read_deadline_ns_, request_begin_ns_ + options.body_timeout_ns);
+}
+
+void HttpConnection::advance() {
+  if (closed_ || lingering_ || close_after_write_ || answering_ != 0) return;
+  if (parser_.fault()) return refuse(parser_.fault()->status, parser_.fault()->message);
+  if (parser_.is_done()) {
+    HttpRequest request = parser_.take();
+    if (request.path.empty() || request.path[0] != '/') return refuse(400, "request target: expected a path");
+    return dispatch(std::move(request));
+  }
+  if (parser_.expects_continue() && !sent_continue_) {
+    sent_continue_ = true;
+    out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    flush();
+  }
+  update_read_deadline();
+}
+
+// The connection cannot go on: says why and ends it.
+void HttpConnection::refuse(int status, const std::string& message) {
+  ++shared_->num_bad_requests;
+  keep_alive_ = false;
+  omits_body_ = false;
+  const HttpResponse response{status, {{"Content-Type", "text/plain; charset=utf-8"}}, message + "\n"};
+  append_head(response, static_cast<int64_t>(response.body.size()));
+  out_ += response.body;
+  close_after_write_ = true;
+  set_deadline(kLingerNs);
+  flush();
+}
+
+void HttpConnection::dispatch(HttpRequest request) {
+  answering_ = ++num_requests_;
+  sent_continue_ = false;
+  ++shared_->num_requests;
+  keep_alive_ = request.keep_alive && !draining_;
+  omits_body_ = request.method == "HEAD";
+  chunked_ = !request.is_http_1_0;
+  streaming_ = false;
+  read_deadline_ns_ = 0;
+  request.peer = peer_;
+  shared_->handler(std::move(request), std::make_shared<Exchange>(shared_from_this(), answering_));
+}
+
+void HttpConnection::append_head(const HttpResponse& response, int64_t content_length) {
+  out_ += fmt::format("HTTP/1.1 {} {}\r\nDate: {}\r\n", response.status, reason_phrase(response.status),
+                      http_date(shared_->clock->unix_ns()));
+  for (const auto& [name, value] : response.fields) {
+    DCHECK(value.find_first_of("\r\n") == std::string::npos);
+    out_ += name + ": " + value + "\r\n";
+  }
+  if (content_length >= 0) out_ += fmt::format("Content-Length: {}\r\n", content_length);
+  else if (chunked_) out_ += "Transfer-Encoding: chunked\r\n";
+  out_ += keep_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
+}
+
+void HttpConnection::respond(uint64_t number, HttpResponse response) {
+  if (!answers(number) || streaming_) return;
+  if (draining_) keep_alive_ = false;
+  append_head(response, static_cast<int64_t>(response.body.size()));
+  if (!omits_body_) out_ += response.body;
+  finish_answer();
+}
+
+void HttpConnection::start_stream(uint64_t number, const HttpResponse& head) {
+  if (!answers(number) || streaming_) return;
+  streaming_ = true;
+  if (!chunked_ || draining_) keep_alive_ = false;
+  append_head(head, -1);
+  flush();
+}
+
+void HttpConnection::write(uint64_t number, std::string_view bytes) {
+  if (!answers(number) || !streaming_ || omits_body_ || bytes.empty()) return;
+  if (queued_bytes() + bytes.size() > shared_->options.queued_bytes_max) return close();
+  if (chunked_) out_ += fmt::format("{:x}\r\n", bytes.size());
+  out_ += bytes;
+  if (chunked_) out_ += "\r\n";
+  flush();
+}
+
+void HttpConnection::end_stream(uint64_t number) {
+  if (!answers(number) || !streaming_) return;
+  if (chunked_ && !omits_body_) out_ += "0\r\n\r\n";
+  finish_answer();
+}
+
+void HttpConnection::abandon(uint64_t number) {
+  if (!answers(number)) return;
+  if (streaming_) return close();  // the client sees that the answer is cut off
+  respond(number, {500, {{"Content-Type", "text/plain; charset=utf-8"}}, "the request was not answered\n"});
+}
+
+void HttpConnection::finish_answer() {
+  answering_ = 0;
+  resume_ = nullptr;
+  on_close_ = nullptr;
+  timers_.clear();
+  if (!keep_alive_ || draining_) close_after_write_ = true;
+  request_begin_ns_ = shared_->clock->monotonic_ns();
+  update_read_deadline();
+  flush();
+  // Not from inside the answer's call: a pipelined request would nest in it.
+  if (!close_after_write_) post([self = shared_from_this()] { self->advance(), self->read(); });
+}
+
+void HttpConnection::flush() {
+  if (writing_ || closed_) return;
+  if (num_sent_ == in_flight_.size()) {
+    in_flight_.clear();
+    num_sent_ = 0;
+    in_flight_.swap(out_);
+  }
+  if (in_flight_.empty()) {
+    write_deadline_ns_ = 0;
+    if (close_after_write_) return linger();
+    if (resume_) std::exchange(resume_, nullptr)();
+    return;
+  }
+  writing_ = true;
+  if (write_deadline_ns_ == 0) write_deadline_ns_ = shared_->clock->monotonic_ns() + shared_->options.write_stall_ns;
+  socket_.async_write_some(asio::buffer(in_flight_.data() + num_sent_, in_flight_.size() - num_sent_),
+                           [self = shared_from_this()](const error_code& e, size_t n) { self->on_written(e, n); });
+}
+
+void HttpConnection::on_written(const error_code& error, size_t num_bytes) {
+  writing_ = false;
+  if (closed_) return;
+  if (error) return close();
+  num_sent_ += num_bytes;
+  write_deadline_ns_ = 0;
+  flush();
+}
+
+// Closing with unread bytes would send a reset that can overtake the answer: end our side, read the client's rest.
+void HttpConnection::linger() {
+  if (lingering_) return;
+  lingering_ = true;
+  error_code error;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, error);
+  if (error) return close();
+  set_deadline(kLingerNs);
+  read();
+}
+
+void HttpConnection::drain() {
+  draining_ = true;
+  if (answering_ == 0 && !close_after_write_ && !lingering_) close();
+}
+
+void HttpConnection::close() {
+  if (closed_) return;
+  closed_ = true;
+  --shared_->num_connections;
+  const bool was_answering = answering_ != 0;
+  answering_ = 0;
+  error_code error;
+  socket_.close(error);
+  timers_.clear();
+  resume_ = nullptr;
+  auto on_close = std::exchange(on_close_, nullptr);
+  if (was_answering && on_close) on_close();
+  loop_->connections.erase(shared_from_this());
+}
+
+void HttpConnection::post(std::function<void()> work) {
+  if (!loop_->stopped) asio::post(loop_->io, std::move(work));
+}
+
+void HttpConnection::on_drained(uint64_t number, std::function<void()> resume) {
+  if (!answers(number)) return;
+  resume_ = std::move(resume);
+  if (queued_bytes() == 0) post([self = shared_from_this()] { self->flush(); });
+}
+
+void HttpConnection::on_close(uint64_t number, std::function<void()> closed) {
+  if (answers(number)) on_close_ = std::move(closed);
+  else post(std::move(closed));
+}
+
+void HttpConnection::run_after(uint64_t number, int64_t delay_ns, std::function<void()> work) {
+  if (!answers(number)) return;
+  const auto timer = timers_.emplace(timers_.end(), loop_->io);
+  timer->expires_after(std::chrono::nanoseconds(delay_ns));
+  timer->async_wait([self = shared_from_this(), number, timer, work = std::move(work)](const error_code& error) {
+    if (error || !self->answers(number)) return;  // `timer` is gone
+    self->timers_.erase(timer);
+    work();
+  });
+}
+
+}  // namespace deepinfer

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// One client's connection: reads requests, hands them out one at a time, writes answers. Includes Boost: for net's own
+// .cc files only. Thread: its event thread, except post().
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "net/http_server.h"
+
+namespace deepinfer {
+
+class HttpConnection;
+
+// What all connections of a server share.
+struct HttpServerShared {
+  HttpServerOptions options;
+  HttpHandler handler;
+  const Clock* clock = nullptr;
+  std::atomic<int64_t> num_connections{0}, num_accepted{0}, num_refused{0};
+  std::atomic<int64_t> num_requests{0}, num_bad_requests{0}, num_timeouts{0};
+};
+
+// An event thread's own state.
+struct HttpEventLoop {
+  boost::asio::io_context io{1};
+  std::atomic<bool> stopped{false};
+  bool draining = false;
+  std::unordered_set<std::shared_ptr<HttpConnection>> connections;
+};
+
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(std::shared_ptr<HttpServerShared> shared, std::shared_ptr<HttpEventLoop> loop,
+                 boost::asio::ip::tcp::socket socket);
+  ~HttpConnection();
+
+  void start();
+  void drain();  // no further request; closes now when none is being answered
+  void close();  // at once
+  void check_deadline(int64_t now_ns);
+
+  // For the exchange `number`; no-ops when it is not the one being answered.
+  void post(std::function<void()> work);
+  bool answers(uint64_t number) const { return number == answering_ && !closed_; }
+  void respond(uint64_t number, HttpResponse response);
+  void start_stream(uint64_t number, const HttpResponse& head);
+  void write(uint64_t number, std::string_view bytes);
+  void end_stream(uint64_t number);
+  void abandon(uint64_t number);  // the exchange was dropped
+  size_t queued_bytes() const { return out_.size() + in_flight_.size() - num_sent_; }
+  void on_drained(uint64_t number, std::function<void()> resume);
+  void on_close(uint64_t number, std::function<void()> closed);
+  void run_after(uint64_t number, int64_t delay_ns, std::function<void()> work);
+
+ private:
+  void read();
+  void on_read(const boost::system::error_code& error, size_t num_bytes);
+  void advance();
+  void refuse(int status, const std::string& message);
+  void dispatch(HttpRequest request);
+  void append_head(const HttpResponse& response, int64_t content_length);
+  void finish_answer();
+  void flush();
+  void on_written(const boost::system::error_code& error, size_t num_bytes);
+  void linger();
+  void set_deadline(int64_t delay_ns);
+  void update_read_deadline();
+
+  std::shared_ptr<HttpServerShared> shared_;
+  std::shared_ptr<HttpEventLoop> loop_;
+  boost::asio::ip::tcp::socket socket_;
+  std::string peer_;
+  HttpRequestParser parser_;
+  std::vector<char> read_buffer_;
+  bool reading_ = false, writing_ = false;
+  bool closed_ = false, lingering_ = false, close_after_write_ = false, draining_ = false;
+  bool sent_continue_ = false;
+
+  uint64_t num_requests_ = 0;
+  uint64_t answering_ = 0;  // number of the exchange being answered; 0 = none
+  bool keep_alive_ = true, omits_body_ = false, chunked_ = false, streaming_ = false;
+  std::function<void()> resume_, on_close_;
+  std::list<boost::asio::steady_timer> timers_;
+
+  std::string out_, in_flight_;
+  size_t num_sent_ = 0;  // of in_flight_
+  int64_t request_begin_ns_ = 0;
+  int64_t read_deadline_ns_ = 0, write_deadline_ns_ = 0;  // 0 = none
+};
+
+}  // namespace deepinfer

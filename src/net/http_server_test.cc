@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+#include "net/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "net/http_client.h"
+
+namespace deepinfer {
+namespace {
+
+constexpr int64_t kMillisecond = 1'000'000;
+
+// A server whose handler is a map of small behaviours, and what happened to its exchanges.
+class HttpServerTest : public testing::Test {
+ protected:
+  void start(HttpServerOptions options = {}) {
+    auto started = HttpServer::start(
+        options, [this](HttpRequest request, std::shared_ptr<HttpExchange> exchange) { handle(request, exchange); },
+        clock_);
+    ASSERT_TRUE(started.ok()) << started.status().message();
+    server_ = std::move(started).value();
+  }
+  void TearDown() override {
+    const std::lock_guard lock(mutex_);
+    held_.clear();
+  }
+
+  HttpClient client(int64_t timeout_ms = 5000) {
+    return HttpClient::connect("127.0.0.1", server_->port(), timeout_ms).value();
+  }
+
+  void handle(const HttpRequest& request, const std::shared_ptr<HttpExchange>& exchange) {
+    if (request.path == "/echo") {
+      exchange->respond({200, {}, request.method + " " + request.body});
+    } else if (request.path == "/stream") {
+      exchange->start_stream({200, {{"Content-Type", "text/event-stream"}}, ""});
+      exchange->write("one,");
+      exchange->run_after(5 * kMillisecond, [exchange] { exchange->write("two,"), exchange->end_stream(); });
+    } else if (request.path == "/hold") {
+      exchange->start_stream({200, {}, ""});
+      exchange->write("held,");
+      exchange->on_close([this] { note_close(); });
+      const std::lock_guard lock(mutex_);
+      held_.push_back(exchange);
+      changed_.notify_all();
+    } else if (request.path == "/flood") {
+      flood(exchange);
+    }  // anything else is dropped
+  }
+
+  // Writes until the queue is over 256 KiB, then waits for the client, 64 MiB in all.
+  void flood(const std::shared_ptr<HttpExchange>& exchange) {
+    exchange->start_stream({200, {}, ""});
+    auto written = std::make_shared<size_t>(0);
+    const std::string piece(16 << 10, 'x');
+    auto write = std::make_shared<std::function<void()>>();
+    *write = [this, exchange, written, piece, weak = std::weak_ptr(write)] {
+      while (exchange->queued_bytes() < (256 << 10) && *written < (size_t{64} << 20)) {
+        exchange->write(piece);
+        *written += piece.size();
+        queued_max_ = std::max(queued_max_, exchange->queued_bytes());
+      }
+      if (*written >= (size_t{64} << 20)) return exchange->end_stream();
+      exchange->on_drained([again = weak.lock()] { (*again)(); });
+    };
+    (*write)();
+  }
+
+  void note_close() {
+    const std::lock_guard lock(mutex_);
+    ++num_closed_;
+    changed_.notify_all();
+  }
+  template <typename Condition>
+  bool wait_until(const Condition& condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(5), condition);
+  }
+  bool wait_drained() {
+    for (int i = 0; i < 500 && !server_->is_drained(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return server_->is_drained();
+  }
+
+  SystemClock clock_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<HttpExchange>> held_;
+  int num_closed_ = 0;
+  size_t queued_max_ = 0;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, AnswersSeveralRequestsOnOneConnection) {
+  start();
+  HttpClient c = client();
+  for (int i = 0; i < 3; ++i) {
+    const auto response = c.request("POST", "/echo", "hello");
+    ASSERT_TRUE(response.ok());
+    EXPECT_EQ(response.value().status, 200);
+    EXPECT_EQ(response.value().body, "POST hello");
+    EXPECT_FALSE(response.value().field("Date").empty());
+  }
+  EXPECT_EQ(server_->counts().num_accepted, 1);
+  EXPECT_EQ(server_->counts().num_requests, 3);
+}
+
+TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
+  start();
+  HttpClient c = client();
+  std::string bytes;
+  for (int i = 0; i < 50; ++i) {
+    if (i % 5 == 0) bytes += "GET /stream HTTP/1.1\r\nHost: h\r\n\r\n";
+    else bytes += "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n" + std::to_string(10 + i);
+  }
+  ASSERT_TRUE(c.send(bytes).ok());
+  for (int i = 0; i < 50; ++i) {
+    const auto response = c.receive();
+    ASSERT_TRUE(response.ok()) << i << response.status().message();
+    EXPECT_EQ(response.value().body, i % 5 == 0 ? "one,two," : "POST " + std::to_string(10 + i));
+  }
+}
+
+TEST_F(HttpServerTest, StreamsToHttp10ByClosing) {
+  start();
+  HttpClient c = client();
+  ASSERT_TRUE(c.send("GET /stream HTTP/1.0\r\n\r\n").ok());
+  const auto response = c.receive();
+  ASSERT_TRUE(response.ok());
+  EXPECT_EQ(response.value().body, "one,two,");
+  EXPECT_TRUE(response.value().field("Transfer-Encoding").empty());
+}
+
+TEST_F(HttpServerTest, SaysContinueToThoseWhoAsk) {
+  start();
+  HttpClient c = client();
+  ASSERT_TRUE(c.send("POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n").ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_TRUE(c.send("body").ok());
+  EXPECT_EQ(c.receive().value().body, "POST body");
+}
+
+TEST_F(HttpServerTest, MalformedRequestsAreRefusedAndTheConnectionEnds) {
+  start();
+  HttpClient c = client();
+  ASSERT_TRUE(c.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcNONSENSE\r\n\r\n").ok());
+  EXPECT_EQ(c.receive().value().status, 200);
+  EXPECT_EQ(c.receive().value().status, 400);
+  EXPECT_TRUE(c.is_closed_by_peer());
+}
+
+TEST_F(HttpServerTest, DroppedExchangesAnswer500) {
+  start();
+  HttpClient c = client();
+  EXPECT_EQ(c.request("GET", "/unknown").value().status, 500);
+  EXPECT_EQ(c.request("GET", "/echo").value().status, 200);
+}
+
+TEST_F(HttpServerTest, ADisconnectIsToldAtOnce) {
+  start();
+  for (int i = 0; i < 20; ++i) {
+    HttpClient c = client();
+    ASSERT_TRUE(c.send("GET /hold HTTP/1.1\r\nHost: h\r\n\r\n").ok());
+    ASSERT_TRUE(c.receive_until("held,").ok());
+    c.close();
+    ASSERT_TRUE(wait_until([&] { return num_closed_ == i + 1; }));
+  }
+  server_->drain();
+  const std::lock_guard lock(mutex_);
+  for (const auto& exchange : held_) EXPECT_FALSE(exchange->is_open());
+}
+
+TEST_F(HttpServerTest, ASlowReaderIsBoundedAndSlowsNobodyElse) {
+  start();
+  HttpClient slow = client();
+  ASSERT_TRUE(slow.send("GET /flood HTTP/1.1\r\nHost: h\r\n\r\n").ok());
+  HttpClient other = client();
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(other.request("GET", "/echo").value().status, 200);
+  EXPECT_LE(queued_max_, size_t{300} << 10);
+  EXPECT_EQ(slow.receive().value().body.size(), size_t{64} << 20);
+}
+
+TEST_F(HttpServerTest, SlowRequestsAndSilentReadersTimeOut) {
+  HttpServerOptions options;
+  options.head_timeout_ns = 100 * kMillisecond;
+  options.body_stall_ns = 100 * kMillisecond;
+  options.idle_timeout_ns = 100 * kMillisecond;
+  options.write_stall_ns = 300 * kMillisecond;
+  start(options);
+  HttpClient head = client(), body = client(), idle = client(), silent = client();
+  ASSERT_TRUE(head.send("GET /echo HTT").ok());
+  ASSERT_TRUE(body.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc").ok());
+  ASSERT_TRUE(silent.send("GET /flood HTTP/1.1\r\nHost: h\r\n\r\n").ok());
+  EXPECT_EQ(head.receive().value().status, 408);
+  EXPECT_EQ(body.receive().value().status, 408);
+  EXPECT_TRUE(idle.is_closed_by_peer());
+  for (int i = 0; i < 300 && server_->counts().num_timeouts < 4; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(server_->counts().num_timeouts, 4);
+}
+
+TEST_F(HttpServerTest, ConnectionsBeyondTheLimitAreRefused) {
+  HttpServerOptions options;
+  options.connections_max = 2;
+  start(options);
+  HttpClient a = client(), b = client();
+  ASSERT_TRUE(a.request("GET", "/echo").ok());
+  ASSERT_TRUE(b.request("GET", "/echo").ok());
+  HttpClient c = client();
+  EXPECT_EQ(c.receive().value().status, 503);
+  a.close();
+  for (int i = 0; i < 300 && server_->counts().num_connections > 1; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(client().request("GET", "/echo").value().status, 200);
+}
+
+TEST_F(HttpServerTest, DrainFinishesWhatRunsAndTakesNothingNew) {
+  HttpServerOptions options;
+  options.num_threads = 2;
+  start(options);
+  HttpClient idle = client(), running = client();
+  ASSERT_TRUE(idle.request("GET", "/echo").ok());
+  ASSERT_TRUE(running.send("GET /hold HTTP/1.1\r\nHost: h\r\n\r\n").ok());
+  ASSERT_TRUE(running.receive_until("held,").ok());
+  server_->drain();
+  EXPECT_TRUE(idle.is_closed_by_peer());
+  EXPECT_FALSE(server_->is_drained());
+  {
+    const std::lock_guard lock(mutex_);
+    const auto exchange = held_.at(0);
+    exchange->post([exchange] { exchange->write("end"), exchange->end_stream(); });
+  }
+  EXPECT_EQ(running.receive().value().body, "held,end");
+  running.close();
+  EXPECT_TRUE(wait_drained());
+  EXPECT_FALSE(HttpClient::connect("127.0.0.1", server_->port(), 500).ok());
+}
+
+TEST_F(HttpServerTest, AddressesThatCannotBeBoundAreErrors) {
+  HttpServerOptions options;
+  options.host = "not an address";
+  const HttpHandler handler = [](HttpRequest, const std::shared_ptr<HttpExchange>&) {};
+  EXPECT_EQ(HttpServer::start(options, handler, clock_).status().code(), StatusCode::kInvalidArgument);
+  start();
+  options.host = "127.0.0.1";
+  options.port = server_->port();
+  EXPECT_EQ(HttpServer::start(options, handler, clock_).status().code(), StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace deepinfer
