@@ -149,7 +149,7 @@ class DraftStage(Stage):
         loss, hits = self.draft_loss(drafted, v["draft_norm"], v["head"].detach(), previous, v["draft_markov_embed"],
                                      v["draft_markov_head"], v["draft_confidence"], wanted, counted, self.place_weight)
         self.optimiser.take_gradients(loss, v)
-        norm = self.optimiser.clip()
+        norm, = self.optimiser.clip()
         self.optimiser.step()
         optimiser.balance(trunk.biases["draft_gate_bias"], trunk.biases["draft_gate_bias_image"], loads, self.optimiser.pace)
         with torch.no_grad():

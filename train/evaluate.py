@@ -157,10 +157,11 @@ def models_to_judge(folder, state_path, device):
         from . import parameters
         state = torch.load(state_path, map_location="cpu")
         values, biases = parameters.initial(quantised.config)
-        for name, size in [(name, values[name].numel()) for name in state["optimiser"]["names"]]:
-            start = state.setdefault("position", 0)
-            values[name] = state["optimiser"]["flat"][start:start + size].view(values[name].shape)
-            state["position"] = start + size
+        position = 0
+        for name in state["optimiser"]["names"]:
+            size = values[name].numel()
+            values[name] = state["optimiser"]["flat"][position:position + size].view(values[name].shape)
+            position += size
         weights = reference.unquantised_weights(values, state["biases"], quantised.config, device)
         yield "unquantised", reference.Reference(weights, quantised.config, quantised.token_map, quantised=False)
 
@@ -173,7 +174,8 @@ def argmax_command(options):
         begin = time.time()
         scores[label] = table(judge(model, cases, tokenizer, 2 ** 17 if options.device == "cuda" else 2 ** 12))
         print(f"{label}: {time.time() - begin:.0f} s", flush=True)
-    print_scores(scores)
+        print_scores(scores)
+        sys.stdout.flush()
     if options.save:
         with open(options.save, "w", encoding="utf-8") as file:
             json.dump(scores, file, indent=1)

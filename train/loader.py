@@ -1,18 +1,21 @@
 """Worker processes that make training buffers, and the thread that brings them to the GPU."""
 import gzip
+import multiprocessing
 import queue
 import threading
+from multiprocessing.shared_memory import SharedMemory
 
 import numpy as np
 import torch
-import torch.multiprocessing as multiprocessing
 
 from . import mini, packing
 from .tokenizer import PromptTokenizer
 
-WAITING = 24                    # finished buffers that may wait in shared memory
-AHEAD = 3                       # buffers already on the GPU
-HAYSTACK_CHARACTERS = 3_000_000
+SLOTS = 40                      # finished buffers that may wait
+AHEAD = 4                       # buffers already on the GPU
+FEEDERS = 2
+HAYSTACK_CHARACTERS = 1_000_000
+ALIGNMENT = 64
 
 
 def make_source(seed, folder, text_path, faces, characters=HAYSTACK_CHARACTERS):
@@ -23,39 +26,71 @@ def make_source(seed, folder, text_path, faces, characters=HAYSTACK_CHARACTERS):
     return packing.Source(seed, tokenizer, config, text, np.array(tokenizer.encode_plain(text), np.int32), faces)
 
 
-def work(number, seed, folder, text_path, faces, tokens, shares, out):
-    torch.set_num_threads(1)
+class Slots:
+    """Buffers in one shared block of memory; only slot numbers travel between the processes."""
+
+    def __init__(self, template, number, name=None):
+        self.fields, size = [], 0
+        for field, array in template.items():
+            self.fields.append((field, array.shape, array.dtype, size))
+            size += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        self.size = size
+        self.memory = SharedMemory(name=name) if name else SharedMemory(create=True, size=size * number)
+
+    def arrays(self, slot):
+        return {field: np.ndarray(shape, dtype, self.memory.buf, slot * self.size + offset)
+                for field, shape, dtype, offset in self.fields}
+
+
+def template_of(tokens, config):
+    return packing.Packer(tokens, config).finish(np.random.default_rng(0))
+
+
+def work(number, seed, folder, text_path, faces, tokens, shares, name, free, full):
     source = make_source(f"train {seed} {number}", folder, text_path, faces)
+    slots = Slots(template_of(tokens, source.config), SLOTS, name)
     rng = np.random.default_rng([seed, number])
     while True:
-        out.put({name: torch.from_numpy(value) for name, value in packing.pack(source, tokens, rng, shares).items()})
+        made = packing.pack(source, tokens, rng, shares)
+        slot = free.get()
+        for field, array in slots.arrays(slot).items():
+            array[...] = made[field]
+        full.put(slot)
 
 
 class Loader:
-    def __init__(self, num_workers, seed, folder, text_path, faces, tokens, shares=None):
+    def __init__(self, num_workers, seed, folder, text_path, faces, tokens, config, shares=None):
         context = multiprocessing.get_context("spawn")
-        self.buffers = context.Queue(WAITING)
-        self.workers = [context.Process(target=work, args=(number, seed, folder, text_path, faces, tokens, shares, self.buffers), daemon=True)
+        self.slots = Slots(template_of(tokens, config), SLOTS)
+        self.free, self.full, self.ready = context.Queue(), context.Queue(), None
+        for slot in range(SLOTS):
+            self.free.put(slot)
+        self.workers = [context.Process(target=work, daemon=True, args=(number, seed, folder, text_path, faces, tokens, shares,
+                                                                        self.slots.memory.name, self.free, self.full))
                         for number in range(num_workers)]
         for worker in self.workers:
             worker.start()
-        self.ready = None
 
     def first(self, device):
         """One buffer, fetched in the foreground."""
-        return {name: value.to(device) for name, value in self.buffers.get().items()}
+        slot = self.full.get()
+        batch = {name: torch.tensor(value, device=device) for name, value in self.slots.arrays(slot).items()}
+        self.free.put(slot)
+        return batch
 
     def start_feeding(self, device):
         self.ready = queue.Queue(AHEAD)
-        threading.Thread(target=self.feed, args=(device,), daemon=True).start()
+        for _ in range(FEEDERS):
+            threading.Thread(target=self.feed, args=(device,), daemon=True).start()
 
     def feed(self, device):
         stream = torch.cuda.Stream()
         while True:
-            arrays = self.buffers.get()
+            slot = self.full.get()
             with torch.cuda.stream(stream):
-                batch = {name: value.to(device) for name, value in arrays.items()}
+                batch = {name: torch.from_numpy(value).to(device) for name, value in self.slots.arrays(slot).items()}
             stream.synchronize()
+            self.free.put(slot)
             self.ready.put(batch)
 
     def next(self, device):
@@ -64,3 +99,4 @@ class Loader:
     def stop(self):
         for worker in self.workers:
             worker.terminate()
+        self.slots.memory.unlink()

@@ -13,7 +13,7 @@ NEWTON_STEPS, NEWTON = 5, (3.4445, -4.7750, 2.0315)
 BETA1, BETA2, ADAM_EPS = 0.9, 0.95, 1e-10
 # learning rate of a parameter relative to the base of Adam
 FACTORS = [("engram_table", 2.0), ("hc_attn_fn", 0.08), ("hc_ffn_fn", 0.08), ("hc_", 0.3), ("attn_sink", 0.3), ("gate", 0.15),
-           ("indexer_w", 0.3), ("compressor_wgate", 0.3), ("head", 0.5), ("markov_head", 0.5), ("confidence", 0.5)]
+           ("indexer_w", 0.1), ("compressor_wgate", 0.3), ("head", 0.5), ("markov_head", 0.5), ("confidence", 0.5)]
 BIAS_RATE = 2e-3
 NORM_MEMORY, CLIP = 0.98, 2.0
 
@@ -47,13 +47,13 @@ class Optimiser:
     """Takes over the storage of the named parameters."""
 
     def __init__(self, values, names, muon_rate, adam_rate):
-        self.names = sorted(names, key=lambda name: (bare(name) in MUON, name))
+        self.names = sorted(names, key=lambda name: (bare(name) in MUON, not name.startswith("indexer"), name))
         self.muon_names = [name for name in self.names if bare(name) in MUON]
         device = values[self.names[0]].device
         self.muon_rate, self.adam_rate = torch.tensor(muon_rate, device=device), torch.tensor(adam_rate, device=device)
         total = sum(values[name].numel() for name in self.names)
         self.flat, self.grad = torch.empty(total, device=device), torch.zeros(total, device=device)
-        self.views, self.grad_views, position = {}, {}, 0
+        self.views, self.grad_views, position, num_indexer = {}, {}, 0, 0
         for name in self.names:
             value, end = values[name], position + values[name].numel()
             view = self.flat[position:end].view(value.shape)
@@ -63,6 +63,8 @@ class Optimiser:
             position = end
             if bare(name) not in MUON:
                 self.num_adam = end
+            if name.startswith("indexer"):
+                num_indexer = end
         rates = [torch.full((values[name].numel(),), factor(name)) for name in self.names if bare(name) not in MUON]
         self.rates = torch.cat(rates).to(device)
         self.first, self.second = torch.zeros(self.num_adam, device=device), torch.zeros(self.num_adam, device=device)
@@ -72,7 +74,8 @@ class Optimiser:
             start = self.grad_views[name].storage_offset() - self.num_adam
             self.momentum_views[name] = self.momentum[start:start + self.grad_views[name].numel()].view(self.grad_views[name].shape)
         self.steps = torch.zeros((), device=device)
-        self.usual_norm = torch.zeros((), device=device)
+        self.parts = [(num_indexer, total)] + ([(0, num_indexer)] if num_indexer else [])
+        self.usual_norms = torch.zeros(len(self.parts), device=device)
         self.pace = torch.ones((), device=device)        # learning rate relative to its top
 
     def take_gradients(self, loss, values):
@@ -85,15 +88,23 @@ class Optimiser:
 
     @torch.no_grad()
     def clip(self):
-        """Scales the gradient down to twice its usual norm; a step that is not finite is left out. -> norm"""
-        norm = self.grad.norm()
-        fine = torch.isfinite(norm)
-        known = torch.where(self.usual_norm > 0, self.usual_norm, norm)
-        fresh = NORM_MEMORY * known + (1 - NORM_MEMORY) * torch.minimum(norm, CLIP * known)
-        self.usual_norm.copy_(torch.where(fine, fresh, self.usual_norm))
-        scale = (CLIP * self.usual_norm / (norm + 1e-6)).clamp(max=1.0)
-        self.grad.copy_(torch.where(fine, self.grad * scale, torch.zeros_like(self.grad)))
-        return norm
+        """Scales each part of the gradient down to twice its usual norm; a part that is not finite is left out.
+
+        The indexer learns from a loss of its own, so it has a norm of its own: a wild step of the one must not touch the
+        other. -> norms of all parts
+        """
+        norms = []
+        for place, (start, end) in enumerate(self.parts):
+            grad, usual = self.grad[start:end], self.usual_norms[place]
+            norm = grad.norm()
+            fine = torch.isfinite(norm)
+            known = torch.where(usual > 0, usual, norm)
+            fresh = NORM_MEMORY * known + (1 - NORM_MEMORY) * torch.minimum(norm, CLIP * known)
+            usual.copy_(torch.where(fine, fresh, usual))
+            scale = (CLIP * usual / (norm + 1e-6)).clamp(max=1.0)
+            grad.copy_(torch.where(fine, grad * scale, torch.zeros_like(grad)))
+            norms.append(norm)
+        return norms
 
     @torch.no_grad()
     def step(self):
@@ -119,11 +130,11 @@ class Optimiser:
 
     def state(self):
         return dict(names=self.names, flat=self.flat, first=self.first, second=self.second, momentum=self.momentum, steps=self.steps,
-                    usual_norm=self.usual_norm)
+                    usual_norms=self.usual_norms)
 
     def load(self, state):
         assert state["names"] == self.names
-        for name in ("flat", "first", "second", "momentum", "steps", "usual_norm"):
+        for name in ("flat", "first", "second", "momentum", "steps", "usual_norms"):
             getattr(self, name).copy_(state[name])
 
 

@@ -226,3 +226,10 @@ def released_tensors(values, biases, config):
     yield "head.weight", "bf16", values["head"]
     yield from draft_tensors(values, biases, config)
     yield from vision_tensors(values, config)
+
+
+def take_from_released(values, biases, config, weights):
+    """Copies dequantised weights of a checkpoint into the training tensors; what the checkpoint lacks stays as it is."""
+    for name, _, tensor in released_tensors(values, biases, config):
+        if name in weights and not name.endswith("engram.k_weight"):
+            tensor.copy_(weights[name].float())

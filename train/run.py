@@ -15,15 +15,14 @@ os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
 
 import torch
 
-from . import checkpoint, mini, optimiser, packing, parameters
+from . import checkpoint, mini, optimiser, packing, parameters, reference
 from .loader import Loader
 from .trunk import Trunk
 
-WARM_UP_STEPS = 200
 FIRST_STEPS = 3                 # run in the open before capture, so that everything is compiled
 LAST_PACE = 0.02
 MOST_AHEAD = 2                  # steps the CPU may be ahead, so that the schedule follows the real time
-STATISTICS = ("loss", "answer_loss", "answer_hits", "index_loss", "gradient_norm", "load")
+STATISTICS = ("loss", "answer_loss", "answer_hits", "index_loss", "gradient_norm", "index_gradient_norm", "load")
 
 
 def arguments():
@@ -37,6 +36,7 @@ def arguments():
     add("--tokens", type=int, default=65536)
     add("--until", type=float, required=True, help="seconds after the start at which the trunk stage ends")
     add("--plan", type=float, required=True, help="seconds of trunk training over all runs")
+    add("--warm-up", type=int, default=200, help="steps in which the rate rises")
     add("--decay", type=float, default=0.4, help="last share of the plan in which the rate falls")
     add("--muon-rate", type=float, default=2.5e-3)
     add("--adam-rate", type=float, default=2e-3)
@@ -45,6 +45,8 @@ def arguments():
     add("--graph", type=int, default=1)
     add("--max-steps", type=int, default=10 ** 9)
     add("--save-every", type=float, default=150.0)
+    add("--start-from", default="", help="checkpoint folder whose weights training starts from")
+    add("--shares", type=json.loads, default={}, help="family shares that differ from the usual ones, as JSON")
     add("--adapt", type=int, default=0, help="give more room to the families that the last run got wrong")
     add("--draft-seconds", type=float, default=0.0)
     add("--report-every", type=float, default=10.0)
@@ -54,8 +56,8 @@ def arguments():
 class Clock:
     """Seconds of training done over all runs, and the pace of the learning rate that goes with them."""
 
-    def __init__(self, plan, decay, done=0.0):
-        self.plan, self.decay, self.done, self.started = plan, decay, done, None
+    def __init__(self, plan, decay, warm_up):
+        self.plan, self.decay, self.warm_up, self.done, self.started = plan, decay, warm_up, 0.0, None
 
     def start(self):
         self.started = time.time()
@@ -65,7 +67,7 @@ class Clock:
 
     def pace(self, steps):
         left = 1 - self.trained() / self.plan
-        return min(1.0, (steps + 1) / WARM_UP_STEPS) * max(LAST_PACE, min(1.0, left / self.decay))
+        return min(1.0, (steps + 1) / self.warm_up) * max(LAST_PACE, min(1.0, left / self.decay))
 
 
 class Stage:
@@ -151,7 +153,7 @@ class TrunkStage(Stage):
         trunk, batch = self.trunk, self.static
         loss, index_loss, each, hits, state = trunk.losses(batch)
         self.optimiser.take_gradients(loss + index_loss, trunk.values)
-        norm = self.optimiser.clip()
+        norm, index_norm = self.optimiser.clip()
         self.optimiser.step()
         optimiser.balance(trunk.biases["gate_bias"], trunk.biases["gate_bias_image"], state["loads"], self.optimiser.pace)
         with torch.no_grad():
@@ -161,7 +163,7 @@ class TrunkStage(Stage):
             loads = torch.stack([load[0] for load in state["loads"]])
             worst = (loads.amax(1) / loads.mean(1)).max()
             self.sums += torch.stack((loss.detach(), (each * answer).sum() / total, (hits * answer).sum() / total, index_loss.detach(),
-                                      norm, worst))
+                                      norm, index_norm, worst))
 
 
 class Run:
@@ -172,19 +174,21 @@ class Run:
         torch._dynamo.config.recompile_limit = 64
         os.makedirs(options.out, exist_ok=True)
         self.log_file = open(f"{options.out}/train.jsonl", "a", encoding="utf-8")
+        self.config, token_map = mini.load_config(options.tokenizer)
         state = torch.load(options.state, map_location=self.device) if options.state and os.path.exists(options.state) else None
         self.percent_right = state["percent_right"] if state else {}
-        shares = packing.adapted_shares(self.percent_right) if options.adapt and state else packing.SHARES
+        shares = packing.adapted_shares(self.percent_right) if options.adapt and state else {**packing.SHARES, **options.shares}
         self.say(event="shares", **{family: round(share, 3) for family, share in shares.items()})
         self.loader = Loader(options.workers, options.seed + (state["steps"] if state else 0), options.tokenizer, options.text,
-                             tuple(options.faces) or (None,), options.tokens, shares)
-        self.config, token_map = mini.load_config(options.tokenizer)
+                             tuple(options.faces) or (None,), options.tokens, self.config, shares)
         values, biases = parameters.initial(self.config, options.seed)
+        if options.start_from:
+            parameters.take_from_released(values, biases, self.config, reference.load_weights(options.start_from))
         values = {name: value.to(self.device).requires_grad_() for name, value in values.items()}
         biases = {name: value.to(self.device) for name, value in biases.items()}
         self.trunk = Trunk(self.config, values, biases, token_map, options.tokens, compiled=True)
         self.stage = TrunkStage(self.trunk, self.device, options)
-        self.steps, self.clock = 0, Clock(options.plan, options.decay)
+        self.steps, self.clock = 0, Clock(options.plan, options.decay, options.warm_up)
         self.lowest, self.healthy = float("inf"), True
         if state:
             self.resume(state)

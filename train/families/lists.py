@@ -48,7 +48,7 @@ def count_task(rng):
 
 
 def quote_task(rng, num_lines=None):
-    count = num_lines or rng.choice([3, 4, 6, 8, 10, 14, 20, 30, 40, 80, 150])
+    count = num_lines or rng.choice([3, 4, 6, 8, 10, 14, 20, 20, 30, 30, 40, 60, 80, 150])
     if rng.random() < 0.5 or count > 100:
         labels, noun = [str(place + 1) for place in range(count)], "line "
     else:
@@ -70,7 +70,7 @@ def quote_dialogue(rng, thinking):
     lines = dict(line.split(": ", 1) for line in text.split("\n"))
     thought = thought_of(THOUGHT["quote"], thinking)
     messages = [user(question), assistant(answer, thought)]
-    for label in rng.sample(list(lines), min(len(lines) - 1, 3)):
+    for label in rng.sample(list(lines), min(len(lines) - 1, 9)):
         noun = f"line {label}" if label.isdigit() else f"the line {label}"
         messages += [user(f"Quote {noun}."), assistant(lines[label], thought)]
     return Dialogue("lists", messages, thinking, check=dict(kind="quote"))
@@ -79,7 +79,7 @@ def quote_dialogue(rng, thinking):
 def make(rng, kind=None, single=False):
     kind = kind or rng.choice(KINDS)
     thinking = pick_thinking(rng, off=0.7)
-    if kind == "quote" and not single and rng.random() < 0.7:
+    if kind == "quote" and not single and rng.random() < 0.85:
         return quote_dialogue(rng, thinking)
     question, answer, thought = TASKS[kind](rng)
     thought = thought_of(thought or THOUGHT[kind], thinking)

@@ -23,7 +23,7 @@ def make(rng, haystack, num_chars=None, num_keys=None):
         previous = cut
     body = "".join(parts) + text[previous:]
     messages = []
-    for place, owner in enumerate(rng.sample(owners, min(3, len(owners)))):
+    for place, owner in enumerate(rng.sample(owners, min(6, len(owners)))):
         question = f"What is the secret code of {owner}?"
         messages += [user(body + "\n\n" + question if place == 0 else question),
                      assistant(f"The secret code of {owner} is {codes[owner]}.")]
