@@ -12,7 +12,7 @@ namespace deepinfer {
 namespace {
 
 bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 void expect_equal(const ExactNumbers& a, const ExactNumbers& b, const std::string& what) {

@@ -28,8 +28,8 @@ void let_rows_go(State& state, int layer) {
   gather_rows(kept, work.next_pre.data(), streams);
   gather_rows(kept, work.post.data(), streams);
   gather_rows(kept, work.comb.data(), streams * streams);
-  gather_rows(kept, work.selected.data(), config.index_top_k);
-  if (config.candidate_source_layer >= 0) gather_rows(kept, work.candidates.data(), config.candidate_blocks);
+  if (!state.layout.sources.empty()) gather_rows(kept, work.selected.data(), config.index_top_k);
+  if (work.candidates.size() > 0) gather_rows(kept, work.candidates.data(), config.candidate_blocks);
   if (state.has_draft())
     gather_rows(kept, work.features.data(), hidden * static_cast<int64_t>(config.draft.target_layers.size()));
   const int64_t per_token = config.engram.rows_per_token();
