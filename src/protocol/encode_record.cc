@@ -186,6 +186,12 @@ Result<EncodedRequest> RecordEncoder::encode_body(const Codec& codec, std::strin
   EncodedRequest out;
   out.refusal = codec.decode(body, options, out.decoded);
   if (out.refusal) return out;
+  return encode_decoded(std::move(out.decoded));
+}
+
+Result<EncodedRequest> RecordEncoder::encode_decoded(DecodedRequest decoded) const {
+  EncodedRequest out;
+  out.decoded = std::move(decoded);
   ASSIGN_OR_RETURN(EncodedConversation encoded,
                    encode_prompt(out.decoded.chat.conversation, {out.decoded.chat.version}, tokens_));
   out.prompt = render(encoded.prompt);

@@ -47,6 +47,7 @@ class RecordEncoder {
 
   // The same in two steps. Errors: not_found when the tokenizer lacks a control token that the conversation needs.
   Result<EncodedRequest> encode_body(const Codec& codec, std::string_view body, const DecodeOptions& options) const;
+  Result<EncodedRequest> encode_decoded(DecodedRequest decoded) const;  // of a request that was read or built
   Json record_of(const EncodedRequest& request, uint64_t context_limit) const;
 
  private:

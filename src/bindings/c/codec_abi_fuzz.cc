@@ -77,6 +77,29 @@ void run_stream(const deepinfer_request* request, std::string_view data) {
   deepinfer_stream_free(stream);
 }
 
+// A conversation that is accepted comes out as it went in.
+void run_conversation(const char* protocol, std::string_view data) {
+  deepinfer_request* request = nullptr;
+  const char* version = data.size() % 2 == 0 ? "v41" : "v4";
+  if (deepinfer_request_from_conversation(codec(), protocol, version, data.data(), data.size(), &request, nullptr) !=
+      DEEPINFER_OK)
+    return;
+  deepinfer_text first{}, second{};
+  CHECK(deepinfer_request_conversation(request, &first, nullptr) == DEEPINFER_OK);
+  deepinfer_request* again = nullptr;
+  const deepinfer_code code =
+      deepinfer_request_from_conversation(codec(), protocol, version, first.data, first.size, &again, nullptr);
+  CHECK(code == DEEPINFER_OK);
+  CHECK(deepinfer_request_conversation(again, &second, nullptr) == DEEPINFER_OK);
+  CHECK(std::string_view(first.data) == std::string_view(second.data));
+  CHECK(deepinfer_request_ids(request).size == deepinfer_request_ids(again).size);
+  run_stream(again, data.substr(data.size() / 2));
+  deepinfer_text_free(&first);
+  deepinfer_text_free(&second);
+  deepinfer_request_free(again);
+  deepinfer_request_free(request);
+}
+
 }  // namespace
 
 int fuzz_codec_abi(const uint8_t* bytes, size_t size) {
@@ -84,6 +107,10 @@ int fuzz_codec_abi(const uint8_t* bytes, size_t size) {
   std::string_view data(reinterpret_cast<const char*>(bytes) + 1, size - 1);
   const size_t kind = bytes[0] % 3;
   const bool from_bytes = (bytes[0] & 0x80) != 0;
+  if ((bytes[0] & 0xC0) == 0x40) {
+    run_conversation(kProtocols[kind], data);
+    return 0;
+  }
   const std::string_view body = from_bytes ? data : kBodies[kind];
   deepinfer_request* request = nullptr;
   const deepinfer_code code =

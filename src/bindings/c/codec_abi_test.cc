@@ -115,6 +115,61 @@ TEST(CodecAbi, RecordedRequestsGiveTheirIds) {
   EXPECT_GT(num_accepted, 550u);
 }
 
+TEST(CodecAbi, AConversationTakenOutAndPutBackGivesTheSamePrompt) {
+  size_t num_conversations = 0;
+  for (const Json& record : records("requests.jsonl.gz")) {
+    const Json& expect = *record.find("expect");
+    if (record.find("known_bug") || record.find("options") || record.find("request_text") || expect.find("error"))
+      continue;
+    const std::string& protocol = record.find("protocol")->as_string();
+    deepinfer_request* first = request(recipe_codec(), protocol, to_json(*record.find("request")));
+    deepinfer_text conversation{}, again{};
+    deepinfer_error error;
+    ASSERT_EQ(deepinfer_request_conversation(first, &conversation, &error), DEEPINFER_OK) << error.message;
+    deepinfer_request* second = nullptr;
+    ASSERT_EQ(deepinfer_request_from_conversation(recipe_codec(), protocol.c_str(),
+                                                  expect.find("version")->as_string().c_str(), conversation.data,
+                                                  conversation.size, &second, &error),
+              DEEPINFER_OK)
+        << error.message;
+    const deepinfer_view prompt = deepinfer_request_prompt(second);
+    EXPECT_EQ(std::string_view(prompt.data, prompt.size), expect.find("prompt")->as_string());
+    const deepinfer_id_view ids = deepinfer_request_ids(second);
+    EXPECT_EQ(Json(Json::Array(ids.data, ids.data + ids.size)), *expect.find("ids"));
+    ASSERT_EQ(deepinfer_request_conversation(second, &again, &error), DEEPINFER_OK);
+    EXPECT_EQ(std::string_view(again.data, again.size), std::string_view(conversation.data, conversation.size));
+    deepinfer_text_free(&conversation);
+    deepinfer_text_free(&again);
+    deepinfer_request_free(first);
+    deepinfer_request_free(second);
+    ++num_conversations;
+  }
+  EXPECT_GT(num_conversations, 550u);
+}
+
+TEST(CodecAbi, AWrongConversationIsAnErrorThatNamesTheMember) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"[]", "expected an object"},
+      {R"({"message": []})", "message: no such member"},
+      {R"({"messages": [{"role": "owner"}]})", "messages[0].role"},
+      {R"({"messages": [{"role": "user", "content": 1}]})", "messages[0].content"},
+      {R"({"messages": [{"content": "é", "images": [{"offset": 1}]}]})", "messages[0].images[0].offset"},
+      {R"({"messages": [{"content": "e", "images": [{"offset": 2}]}]})", "messages[0].images[0].offset"},
+      {R"({"messages": [{"tool_calls": [{"name": "f", "kind": 1}]}]})", "messages[0].tool_calls[0].kind"},
+      {R"({"tools": [{"strict": 1}]})", "tools[0].strict"},
+      {R"({"effort_percent": 101})", "effort_percent"},
+  };
+  for (const auto& [text, words] : cases) {
+    deepinfer_request* made = nullptr;
+    deepinfer_error error;
+    EXPECT_EQ(deepinfer_request_from_conversation(recipe_codec(), "chat", "v41", text, std::string_view(text).size(),
+                                                  &made, &error),
+              DEEPINFER_INVALID_ARGUMENT);
+    EXPECT_EQ(made, nullptr);
+    EXPECT_NE(std::string(error.message).find(words), std::string::npos) << error.message;
+  }
+}
+
 void push(deepinfer_stream* stream, const Json& chunk) {
   deepinfer_error error;
   deepinfer_code code = DEEPINFER_OK;

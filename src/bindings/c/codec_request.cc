@@ -5,9 +5,30 @@
 #include "bindings/c/c_boundary.h"
 #include "bindings/c/codec_handles.h"
 #include "bindings/c/codec_settings.h"
+#include "bindings/c/conversation_json.h"
 #include "chat/token_budget.h"
 
 using namespace deepinfer;
+
+namespace {
+
+Status unknown_protocol(std::string_view name) {
+  return invalid_argument(fmt::format("protocol: expected chat, responses or messages, got \"{}\"", name));
+}
+
+// The limits are those of a request's body.
+Result<Json> parse_conversation(const RequestLimits& limits, const char* data, size_t size) {
+  ASSIGN_OR_RETURN(const std::string_view text, text_argument("conversation", data, size, limits.body_bytes_max));
+  JsonLimits form;
+  form.bytes_max = limits.body_bytes_max;
+  form.depth_max = limits.depth_max;
+  form.wide_integers = true;
+  Result<Json> value = parse_json(text, form);
+  if (!value.ok()) return value.status().prefixed("conversation");
+  return value;
+}
+
+}  // namespace
 
 deepinfer_code deepinfer_codec_new(const deepinfer_tokenizer* tokenizer, const char* settings, size_t size,
                                    deepinfer_codec** out, deepinfer_error* error) {
@@ -34,9 +55,7 @@ deepinfer_code deepinfer_request_decode(const deepinfer_codec* codec, const char
     *out = nullptr;
     if (codec == nullptr || protocol == nullptr) return invalid_argument("codec or protocol is NULL");
     const Codec* found = find_codec(protocol);
-    if (found == nullptr) {
-      return invalid_argument(fmt::format("protocol: expected chat, responses or messages, got \"{}\"", protocol));
-    }
+    if (found == nullptr) return unknown_protocol(protocol);
     // The body's own limit is lower and gives a refusal in the protocol's form.
     ASSIGN_OR_RETURN(const std::string_view bytes, text_argument("body", body, size));
     const CodecState& state = *codec->state;
@@ -83,6 +102,43 @@ deepinfer_code deepinfer_request_json(const deepinfer_request* request, deepinfe
     if (request == nullptr) return invalid_argument("request is NULL");
     const CodecState& codec = *request->state->codec;
     return copy_to(to_json(codec.encoder.record_of(request->state->encoded, codec.context_limit)), *out);
+  });
+}
+
+deepinfer_code deepinfer_request_conversation(const deepinfer_request* request, deepinfer_text* out,
+                                              deepinfer_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (out == nullptr) return invalid_argument("out is NULL");
+    *out = {};
+    if (request == nullptr) return invalid_argument("request is NULL");
+    if (request->state->encoded.refusal) return invalid_argument("the request is refused");
+    return copy_to(to_json(json_of(request->state->encoded.decoded.chat.conversation)), *out);
+  });
+}
+
+deepinfer_code deepinfer_request_from_conversation(const deepinfer_codec* codec, const char* protocol,
+                                                   const char* version, const char* conversation, size_t size,
+                                                   deepinfer_request** out, deepinfer_error* error) {
+  return guarded(error, [&]() -> Status {
+    if (out == nullptr) return invalid_argument("out is NULL");
+    *out = nullptr;
+    if (codec == nullptr || protocol == nullptr || version == nullptr)
+      return invalid_argument("codec, protocol or version is NULL");
+    const Codec* found = find_codec(protocol);
+    if (found == nullptr) return unknown_protocol(protocol);
+    const std::string_view name = version;
+    if (name != "v4" && name != "v41")
+      return invalid_argument(fmt::format("version: expected v4 or v41, got {}", name));
+    ASSIGN_OR_RETURN(const Json value, parse_conversation(codec->state->options.limits, conversation, size));
+    DecodedRequest decoded;
+    decoded.chat.version = name == "v4" ? PromptVersion::kV4 : PromptVersion::kV41;
+    ASSIGN_OR_RETURN(decoded.chat.conversation, read_conversation(value));
+    decoded.response.thinking = decoded.chat.conversation.thinking;
+    decoded.response.recipe_compatible = codec->state->options.recipe_compatible;
+    ASSIGN_OR_RETURN(EncodedRequest encoded, codec->state->encoder.encode_decoded(std::move(decoded)));
+    *out = new deepinfer_request{
+        std::make_shared<const RequestState>(RequestState{codec->state, found, std::move(encoded), {}})};
+    return {};
   });
 }
 

@@ -1,5 +1,5 @@
-/* SPDX-License-Identifier: MIT
- * The codec of DeepInfer from C: text to token ids and back, API requests of three protocols to prompts and ids, output
+// SPDX-License-Identifier: MIT
+/* The codec of DeepInfer from C: text to token ids and back, API requests of three protocols to prompts and ids, output
  * tokens to the events and the reply of a protocol. Needs no model and no engine. C11, and C++.
  *
  * Errors      Functions that can fail return a deepinfer_code and, when `error` is not NULL, fill it. On an error every
@@ -18,8 +18,7 @@
  *             DEEPINFER_RESOURCE_EXHAUSTED or, for requests, a refusal that names field and limit.
  * Stability   Symbols carry the version DEEPINFER_CODEC_1. Within it nothing is removed or changed; enumerators and
  *             structs keep their values and layouts; functions and JSON members may be added. */
-#ifndef DEEPINFER_CODEC_H
-#define DEEPINFER_CODEC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -148,6 +147,19 @@ deepinfer_view deepinfer_request_prompt(const deepinfer_request* request);
 deepinfer_view deepinfer_request_model(const deepinfer_request* request); /* the name the client used */
 /* Prompt, ids and settings as `deepinfer encode` gives them under "result"; {"error": {...}} when refused. */
 deepinfer_code deepinfer_request_json(const deepinfer_request* request, deepinfer_text* out, deepinfer_error* error);
+/* The conversation behind a request, and a request made of a conversation, without the checks of a protocol: what a
+ * caller builds is what the prompt shows. JSON: {"messages": [{"role": "system" | "user" | "assistant" | "tool" |
+ * "latest_reminder", "content", "images": [{"offset": bytes into content, "kind": "data_url" | "url" | "bytes",
+ * "detail", "path", "value"}], "reasoning", "tool_calls": [{"id", "name", "arguments"}], "tool_call_id", "prefix",
+ * "tools", "task", "without_end"}], "thinking", "effort": "low" | "high" | "xhigh" | "max", "effort_percent", "tools":
+ * [{"name", "description", "parameters", "strict", "defer_loading"}], "tool_choice": "auto" | "none" | "required",
+ * "response_format": {"kind": "text" | "json_object" | "json_schema" | "regex", "schema", "regex"}}. All members are
+ * optional; the bytes of an image are left out. `version`: "v4" or "v41". `protocol` is that of its streams. */
+deepinfer_code deepinfer_request_conversation(const deepinfer_request* request, deepinfer_text* out,
+                                              deepinfer_error* error);
+deepinfer_code deepinfer_request_from_conversation(const deepinfer_codec* codec, const char* protocol,
+                                                   const char* version, const char* conversation, size_t size,
+                                                   deepinfer_request** out, deepinfer_error* error);
 /* The tokens an answer may have. `prompt_tokens` counts every image at its token count. Errors: invalid_argument, with
  * what the client is to read, when prompt and requested tokens exceed the context. */
 deepinfer_code deepinfer_request_max_tokens(const deepinfer_request* request, uint64_t prompt_tokens,
@@ -219,6 +231,4 @@ deepinfer_code deepinfer_stream_final(const deepinfer_stream* stream, deepinfer_
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif
