@@ -38,7 +38,8 @@ double dot(const Terms& x, const Terms& y) {
 
 // Coordinate descent on min x'Gx - 2 m'x with x in [low, high]: convex, so it converges; a few hundred sweeps of a 7x7
 // system cost microseconds. Unused terms (zero diagonal) keep their start value.
-Terms solve_bounded(const std::array<Terms, kNumTerms>& gram, const Terms& moment, Terms x, const Terms& low, const Terms& high) {
+Terms solve_bounded(const std::array<Terms, kNumTerms>& gram, const Terms& moment, Terms x, const Terms& low,
+                    const Terms& high) {
   for (int sweep = 0; sweep < 2000; ++sweep) {
     double largest_change = 0;
     for (size_t i = 0; i < kNumTerms; ++i) {
@@ -72,7 +73,9 @@ double StepTime::chunk_ns(const ChunkShape& chunk) const {
   return n * (b + d * c + e * n);
 }
 
-int64_t StepTime::predict_ns(const StepShape& shape) const { return static_cast<int64_t>(std::llround(dot(coefficients(*this), terms_of(shape)))); }
+int64_t StepTime::predict_ns(const StepShape& shape) const {
+  return static_cast<int64_t>(std::llround(dot(coefficients(*this), terms_of(shape))));
+}
 
 int64_t StepTime::largest_chunk(double used_ns, double budget_ns, int64_t context, int64_t n_max) const {
   const double left = budget_ns - used_ns;

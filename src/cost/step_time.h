@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Step time as a fitted curve, in nanoseconds (serving.md 2.2):
-//   time = a + sum over prompt chunks ( b n + d n c + e n^2 ) + r * replayed hits + k * sequences + v * decode and verify rows
+//   time = a + sum over prompt chunks ( b n + d n c + e n^2 ) + r * replayed hits + k * sequences + v * decode and
+//   verify rows
 // n new tokens at context c. All coefficients are >= 0, so the curve is monotone in every argument.
 // The curve comes from measured steps (relative error is minimised) and is refitted online; samples far above the
-// prediction are stalls, not costs, and are set aside. Knows neither ops nor devices. Thread: values; the fit is owned by plan.
+// prediction are stalls, not costs, and are set aside. Knows neither ops nor devices. Thread: values; the fit is owned
+// by plan.
 #pragma once
 
 #include <array>
@@ -15,13 +17,13 @@
 namespace deepinfer {
 
 struct ChunkShape {
-  int64_t num_tokens = 0;   // n
-  int64_t context = 0;      // c, tokens before the chunk
+  int64_t num_tokens = 0;  // n
+  int64_t context = 0;     // c, tokens before the chunk
 };
 
 struct StepShape {
   std::vector<ChunkShape> chunks;
-  int64_t num_replays = 0;      // prefix hits whose tail is recomputed in this step
+  int64_t num_replays = 0;  // prefix hits whose tail is recomputed in this step
   int64_t num_sequences = 0;
   int64_t num_decode_rows = 0;  // anchors and drafts to verify
 };
@@ -55,12 +57,12 @@ StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prio
 class StepTimeFit {
  public:
   struct Options {
-    double forget = 0.999;             // per sample
-    double distance_max = 0.3;         // each coefficient stays within +-30 % of the profile
-    double outlier_ratio = 3.0;        // samples above 3x the prediction are set aside
-    int64_t refit_period = 16;         // samples between refits
-    int64_t error_window = 20;         // samples of the error guard
-    double error_max = 0.10;           // mean |relative error| beyond which the curve is not trusted
+    double forget = 0.999;       // per sample
+    double distance_max = 0.3;   // each coefficient stays within +-30 % of the profile
+    double outlier_ratio = 3.0;  // samples above 3x the prediction are set aside
+    int64_t refit_period = 16;   // samples between refits
+    int64_t error_window = 20;   // samples of the error guard
+    double error_max = 0.10;     // mean |relative error| beyond which the curve is not trusted
   };
 
   explicit StepTimeFit(StepTime profile) : StepTimeFit(profile, Options{}) {}

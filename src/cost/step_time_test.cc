@@ -43,9 +43,13 @@ double mean_error(const StepTime& curve, const StepTime& truth, uint64_t seed) {
 TEST(StepTime, LargestChunkFitsAndOneMoreDoesNot) {
   Rng rng(7);
   for (int i = 0; i < 20000; ++i) {
-    const StepTime curve{.a = 1e6, .b = 1e4 * rng.uniform(), .d = rng.below(2) ? 0 : 0.05 * rng.uniform(), .e = rng.below(2) ? 0 : 0.02 * rng.uniform()};
+    const StepTime curve{.a = 1e6,
+                         .b = 1e4 * rng.uniform(),
+                         .d = rng.below(2) ? 0 : 0.05 * rng.uniform(),
+                         .e = rng.below(2) ? 0 : 0.02 * rng.uniform()};
     const double used = 2e8 * rng.uniform(), budget = 2e8 * rng.uniform();
-    const int64_t context = static_cast<int64_t>(rng.below(1 << 20)), n_max = 1 + static_cast<int64_t>(rng.below(1 << 20));
+    const int64_t context = static_cast<int64_t>(rng.below(1 << 20)),
+                  n_max = 1 + static_cast<int64_t>(rng.below(1 << 20));
     const int64_t n = curve.largest_chunk(used, budget, context, n_max);
     ASSERT_GE(n, 0);
     ASSERT_LE(n, n_max);
