@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "scheduler/draft_guard.h"
 
 namespace deepinfer {
 namespace {
@@ -76,7 +77,7 @@ class Generator {
                                .rows = {0, batch.num_rows()},
                                .num_logits_rows = picks ? num_logits : 0,
                                .limits = plan_.limits,
-                               .draft = picks && request_.drafts});
+                               .draft = picks && request_.drafts && guard_.next_step_drafts()});
     TRY(engine_.launch(batch));
     TRY(engine_.sample(nullptr));
     ASSIGN_OR_RETURN(StepOutput output, engine_.collect());
@@ -88,6 +89,7 @@ class Generator {
       return internal_error("generate: no token is allowed at output position " + std::to_string(out_.tokens.size()));
     num_computed_ += batch.num_rows() - (picks ? num_logits - 1 - sequence.num_accepted : 0);
     out_.num_accepted += sequence.num_accepted;
+    if (num_logits > 1) guard_.add(sequence.num_accepted);
     drafts_ = std::move(sequence.drafts);
     keep(sequence);
     return {};
@@ -113,6 +115,7 @@ class Generator {
   ReplayPlan plan_;
   Generation out_;
   std::vector<TokenId> drafts_;
+  DraftGuard guard_;
   int64_t num_computed_ = 0;
   uint64_t num_launched_ = 0;
   bool is_done_ = false;

@@ -21,6 +21,7 @@
 #include "scheduler/admission.h"
 #include "scheduler/batch.h"
 #include "scheduler/calibration.h"
+#include "scheduler/draft_guard.h"
 #include "scheduler/sequence.h"
 #include "scheduler/verify_budget.h"
 
@@ -86,6 +87,7 @@ class Scheduler {
   const StepTime& curve() const { return fit_.curve(); }
   const StepTimeFit& fit() const { return fit_; }
   const Calibration& calibration() const { return calibration_; }
+  int64_t num_draft_pauses() const { return draft_guard_.num_pauses(); }
   void check_invariants() const;
 
  private:
@@ -120,6 +122,8 @@ class Scheduler {
   const AdmissionPolicy* policy_;
   StepTimeFit fit_;
   Calibration calibration_;
+  DraftGuard draft_guard_;
+  bool step_drafts_ = true;  // of the step being planned
   struct IdHash {
     size_t operator()(SequenceId id) const { return static_cast<size_t>(id); }
   };

@@ -68,6 +68,7 @@ void Scheduler::commit_decode(Sequence& s, const SequenceOutput& output, int64_t
   CHECK(output.num_accepted >= 0 && output.num_accepted <= num_drafts);
   CHECK(static_cast<int64_t>(output.tokens.size()) == output.num_accepted + 1);
   s.num_scheduled_tokens = 0;
+  if (num_drafts > 0) draft_guard_.add(output.num_accepted);
   if (num_drafts > 0)
     calibration_.add(std::span(s.confidences).first(static_cast<size_t>(num_drafts)), num_drafts, output.num_accepted);
   s.record.num_accepted += output.num_accepted;

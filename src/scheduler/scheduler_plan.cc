@@ -11,6 +11,7 @@ namespace deepinfer {
 void Scheduler::plan(int64_t now_ns, Batch& batch) {
   CHECK(planned_.empty());  // one step at a time
   expire(now_ns);
+  step_drafts_ = draft_guard_.next_step_drafts();
   batch.tokens.clear();
   batch.sequences.clear();
   planned_shape_.chunks.clear();
@@ -70,7 +71,7 @@ void Scheduler::add_decode_rows(Batch& batch, Sequence& s, int64_t num_drafts) {
   rows.rows.end = batch.num_rows();
   rows.num_logits_rows = 1 + num_drafts;
   rows.limits = s.limits;
-  rows.draft = s.request.draft && options_.num_drafts > 0;
+  rows.draft = s.request.draft && options_.num_drafts > 0 && step_drafts_;
   s.num_scheduled_tokens = 1 + num_drafts;
   s.record.num_verified += num_drafts;
   planned_.push_back({&s, false, num_drafts});
@@ -125,7 +126,7 @@ bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
   const bool ends = n == s.num_uncomputed_tokens();
   rows.num_logits_rows = ends ? 1 : 0;
   rows.sample = ends;
-  rows.draft = ends && s.request.draft && options_.num_drafts > 0;
+  rows.draft = ends && s.request.draft && options_.num_drafts > 0 && step_drafts_;
   rows.limits = s.limits;
   batch.sequences.push_back(std::move(rows));
   s.num_scheduled_tokens = n;
