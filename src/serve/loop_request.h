@@ -26,6 +26,7 @@ struct LoopUpdate {
   SequenceId id{};
   std::span<const TokenId> tokens;          // new, in order
   std::span<const TokenLogprobs> logprobs;  // of `tokens`, where asked for
+  int64_t num_cached_tokens = 0;            // of the prompt; known from the first token on
   std::optional<SequenceEnd> finished;      // the last update has it, or `refused`
   Status refused;                           // not ok: the request never ran
   const SequenceRecord* record = nullptr;   // with `finished`

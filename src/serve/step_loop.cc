@@ -101,7 +101,10 @@ Result<bool> StepLoop::run_step() {
   // The CPU engine keeps blocks in place; a host tier's copies are done by the engine before the step.
   for (const BlockCopy& copy : scheduler_.take_copies()) cache_.finish_copy(copy);
   deliver(scheduler_.take_finished());
-  if (batch_.empty()) return false;
+  if (batch_.empty()) {
+    update_gauges();  // sequences may have ended without a step
+    return false;
+  }
   const int64_t begin_ns = clock_.monotonic_ns();
   ASSIGN_OR_RETURN(const StepOutput output, run_engine());
   const int64_t end_ns = clock_.monotonic_ns();
@@ -115,6 +118,7 @@ Result<bool> StepLoop::run_step() {
     snapshot_.last_step_ns = end_ns - begin_ns;
   }
   update_snapshot(output);
+  update_gauges();
   return true;
 }
 
@@ -126,9 +130,12 @@ void StepLoop::deliver(const std::vector<SequenceDelta>& deltas) {
     live.output.insert(live.output.end(), delta.tokens.begin(), delta.tokens.end());
     std::optional<SequenceRecord> record;
     if (delta.finished) record = scheduler_.take_record(delta.id);
+    const Sequence* running = record ? nullptr : scheduler_.find(delta.id);
+    const int64_t num_cached = record ? record->num_cached_tokens : running ? running->record.num_cached_tokens : 0;
     live.on_update({.id = delta.id,
                     .tokens = delta.tokens,
                     .logprobs = delta.logprobs,
+                    .num_cached_tokens = num_cached,
                     .finished = delta.finished,
                     .refused = {},
                     .record = record ? &*record : nullptr});
@@ -139,8 +146,6 @@ void StepLoop::deliver(const std::vector<SequenceDelta>& deltas) {
 void StepLoop::update_snapshot(const StepOutput& output) {
   const std::lock_guard lock(mutex_);
   StepLoopSnapshot& s = snapshot_;
-  s.num_waiting = scheduler_.num_waiting();
-  s.num_running = scheduler_.num_running();
   ++s.num_steps;
   for (size_t i = 0; i < batch_.sequences.size(); ++i) {
     const BatchSequence& rows = batch_.sequences[i];
@@ -151,6 +156,13 @@ void StepLoop::update_snapshot(const StepOutput& output) {
     s.num_output_tokens += static_cast<int64_t>(output.sequences[i].tokens.size());
   }
   s.last_predicted_ns = scheduler_.predicted_step_ns();
+}
+
+void StepLoop::update_gauges() {
+  const std::lock_guard lock(mutex_);
+  StepLoopSnapshot& s = snapshot_;
+  s.num_waiting = scheduler_.num_waiting();
+  s.num_running = scheduler_.num_running();
   s.num_blocks = cache_.pool().num_blocks();
   s.num_free_blocks = cache_.pool().num_free();
   s.num_cached_blocks = cache_.pool().num_cached();

@@ -78,6 +78,7 @@ class StepLoop {
   Result<StepOutput> run_engine();
   void deliver(const std::vector<SequenceDelta>& deltas);
   void update_snapshot(const StepOutput& output);
+  void update_gauges();
   void loop();
 
   Engine& engine_;

@@ -11,11 +11,12 @@ Command encode_command();
 Command generate_command();
 Command inspect_command();
 Command logits_command();
+Command serve_command();
 Command tokenize_command();
 
 std::vector<Command> all_commands() {
   return {
-      generate_command(), encode_command(),  decode_command(), tokenize_command(),
+      serve_command(),    generate_command(), encode_command(),  decode_command(), tokenize_command(),
       logits_command(),   inspect_command(), doctor_command(), bench_command(),
   };
 }

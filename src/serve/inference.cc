@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#include "serve/inference.h"
+
+#include <algorithm>
+
+namespace deepinfer {
+namespace {
+
+constexpr int64_t kDefaultContext = 32'768, kDefaultKvTokens = 65'536;
+constexpr int64_t kWarmPromptTokens = 96, kWarmOutputTokens = 8;
+
+EngineOptions engine_options(const ModelConfig& config, const Target& target, int num_threads,
+                             const InferenceLimits& limits, int64_t context_max) {
+  EngineOptions options;
+  options.target = target;
+  options.num_threads = num_threads;
+  options.lanes_max = limits.sequences_max;
+  options.rows_max = std::max(limits.rows_max, limits.sequences_max * (config.draft.block_size + 1));
+  options.logits_rows_max = limits.sequences_max * (config.draft.block_size + 1);
+  const int64_t kv_tokens = limits.kv_tokens > 0 ? limits.kv_tokens : std::max(kDefaultKvTokens, 4 * context_max);
+  options.blocks_max = BlockTable::blocks_for(std::max(kv_tokens, context_max));
+  options.context_max = context_max;
+  return options;
+}
+
+StepLoopOptions loop_options(const ModelConfig& config, const InferenceLimits& limits, int64_t context_max) {
+  StepLoopOptions options;
+  options.scheduler.num_lanes = limits.sequences_max;
+  options.scheduler.rows_max = std::max(limits.rows_max, limits.sequences_max * (config.draft.block_size + 1));
+  options.scheduler.queue_max = limits.queue_max;
+  options.scheduler.context_tokens_max = context_max;
+  options.scheduler.num_drafts = limits.drafts ? config.draft.block_size : 0;
+  options.checks_invariants = limits.checks_invariants;
+  return options;
+}
+
+}  // namespace
+
+Inference::~Inference() { stop(); }
+
+Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Target& target, int num_threads,
+                                                   const InferenceLimits& limits, const Clock& clock) {
+  std::unique_ptr<Inference> inference(new Inference);
+  inference->model_ = std::move(model);
+  const LoadedModel& loaded = inference->model_;
+  const ModelConfig& config = loaded.weights->config();
+  const int64_t context_max =
+      std::min(config.context_max, limits.context_max > 0 ? limits.context_max : kDefaultContext);
+  ASSIGN_OR_RETURN(inference->engine_, Engine::open(loaded.weights, loaded.token_map,
+                                                    engine_options(config, target, num_threads, limits, context_max)));
+  ASSIGN_OR_RETURN(inference->preparer_, RequestPreparer::create(loaded, target, num_threads, context_max));
+  inference->loop_ = std::make_unique<StepLoop>(*inference->engine_, loop_options(config, limits, context_max), clock);
+  return inference;
+}
+
+Status Inference::start() {
+  LoopRequest request;
+  const int64_t num_prompt = std::min(kWarmPromptTokens, preparer_->context_max() - kWarmOutputTokens);
+  for (int64_t i = 0; i < std::max<int64_t>(num_prompt, 1); ++i)
+    request.sequence.prompt.push_back(static_cast<TokenId>(i % config().vocab_size));
+  request.sequence.prompt[0] = config().bos_token_id;
+  for (TokenId& id : request.sequence.prompt)  // a placeholder without its image is no prompt
+    if (id == config().image_token_id) id = config().bos_token_id;
+  request.sequence.max_output_tokens = kWarmOutputTokens;
+  request.sequence.use_prefix_cache = false;
+  request.sampling.temperature = 0;
+  Status refused;
+  ASSIGN_OR_RETURN([[maybe_unused]] const SequenceId id,
+                   loop_->submit(std::move(request), [&](const LoopUpdate& update) {
+                     if (!update.refused.ok()) refused = update.refused;
+                   }));
+  TRY(loop_->run_until_idle());
+  TRY(refused);
+  loop_->start();
+  return {};
+}
+
+void Inference::stop() {
+  if (loop_) loop_->stop();
+}
+
+}  // namespace deepinfer

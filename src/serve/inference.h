@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// A loaded model that answers: engine, step loop and request preparer, sized together. Thread: start() and stop() the
+// owner's; what it hands out says its own.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/engine.h"
+#include "serve/loaded_model.h"
+#include "serve/request_preparer.h"
+#include "serve/step_loop.h"
+
+namespace deepinfer {
+
+struct InferenceLimits {
+  int64_t sequences_max = 16;  // at once
+  int64_t queue_max = 1024;    // waiting
+  int64_t context_max = 0;     // tokens of one sequence; 0 = the model's, at most 32,768
+  int64_t kv_tokens = 0;       // tokens of KV kept for running and cached sequences; 0 = 4 contexts, at least 65,536
+  int64_t rows_max = 512;      // of a step
+  bool drafts = true;
+  bool checks_invariants = false;  // tests
+};
+
+class Inference {
+ public:
+  // Errors: of the engine (memory) and the tokenizer (missing control tokens).
+  static Result<std::unique_ptr<Inference>> open(LoadedModel model, const Target& target, int num_threads,
+                                                 const InferenceLimits& limits, const Clock& clock);
+  ~Inference();
+
+  // Runs a prompt and some steps, so that the first request finds everything touched; then starts the loop's thread.
+  Status start();
+  void stop();
+
+  StepLoop& loop() { return *loop_; }
+  RequestPreparer& preparer() { return *preparer_; }
+  const Engine& engine() const { return *engine_; }
+  const ModelConfig& config() const { return engine_->config(); }
+
+ private:
+  Inference() = default;
+
+  LoadedModel model_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RequestPreparer> preparer_;
+  std::unique_ptr<StepLoop> loop_;
+};
+
+}  // namespace deepinfer

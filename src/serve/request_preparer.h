@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// From a decoded request to what the step loop takes: prompt template, tokens, images, context check, sampling. Any
+// thread; images are encoded one request at a time. Everything from outside was bounded by the decoder, pixels are
+// bounded here.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chat/output_vocabulary.h"
+#include "chat/prompt_encoder.h"
+#include "engine/image_embedding.h"
+#include "protocol/request_error.h"
+#include "serve/loaded_model.h"
+#include "serve/prepared_request.h"
+
+namespace deepinfer {
+
+class RequestPreparer {
+ public:
+  // `model` outlives the object. `context_max`: tokens of prompt and answer.
+  static Result<std::unique_ptr<RequestPreparer>> create(const LoadedModel& model, const Target& target,
+                                                         int num_threads, int64_t context_max);
+
+  // A conversation.
+  Refusal prepare(ChatRequest chat, PreparedRequest& out);
+  // A prompt that is tokens already; `chat` gives the options.
+  Refusal prepare_tokens(ChatRequest chat, std::vector<TokenId> tokens, PreparedRequest& out) const;
+  // Tokens of the prompt with its images, which are read but not encoded.
+  Refusal count_tokens(const Conversation& conversation, PromptVersion version, uint64_t& num_tokens);
+  // Ids of the prompt; an image is one placeholder.
+  Result<std::vector<TokenId>> encode(const Conversation& conversation, PromptVersion version) const;
+
+  const OutputVocabulary& vocabulary() const { return vocabulary_; }
+  const Tokenizer& tokenizer() const { return *model_.tokenizer; }
+  const ModelConfig& config() const { return model_.weights->config(); }
+  int64_t context_max() const { return context_max_; }
+  bool takes_images() const { return embedder_.has_value(); }
+
+ private:
+  struct Images {
+    std::vector<std::string> encoded;  // bytes of the files
+    std::vector<RgbImage> decoded;
+    int64_t num_extra_tokens = 0;  // beyond the placeholders
+  };
+  RequestPreparer(const LoadedModel& model, OutputVocabulary vocabulary, int num_threads, int64_t context_max);
+  Refusal read_images(const std::vector<const ImageSource*>& sources, bool decodes, Images& out) const;
+  Refusal place(const Images& images, PreparedRequest& out);
+  Refusal settle(PreparedRequest& out) const;
+
+  const LoadedModel& model_;
+  OutputVocabulary vocabulary_;
+  int64_t context_max_;
+  std::optional<ImageEmbedder> embedder_;
+  std::mutex embedding_;  // guards the pool and the scratch
+  ThreadPool pool_;
+  Scratch scratch_;
+};
+
+}  // namespace deepinfer

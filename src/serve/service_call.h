@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// For the service's own .cc files: a request on its way, and the table of routes.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "serve/service.h"
+
+namespace deepinfer {
+
+struct Service::Call {
+  HttpRequest request;
+  std::shared_ptr<HttpExchange> exchange;
+  std::shared_ptr<RequestTicket> ticket;
+  const Route* route = nullptr;
+  std::string rest;  // of the path, behind a route that ends in '/'
+};
+
+struct Service::Route {
+  const char* method;
+  const char* path;  // one that ends in '/' takes what follows as `rest`
+  Handler handler;
+  const char* codec = nullptr;  // whose protocol it speaks
+  bool open = false;            // needs no key
+  bool is_admin = false;        // on the admin port too
+};
+
+}  // namespace deepinfer

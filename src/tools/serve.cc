@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// deepinfer serve: the HTTP service (design/cli.md). Prints `ready http://HOST:PORT` on stdout when the model is warm;
+// SIGTERM or Ctrl-C lets running requests finish, a second one ends the program.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/sha256.h"
+#include "serve/service.h"
+#include "tools/command.h"
+#include "tools/engine_target.h"
+#include "tools/model_options.h"
+#include "tools/stop_signals.h"
+#include "tools/version.h"
+
+namespace deepinfer {
+namespace {
+
+struct ServeArguments {
+  ModelOptions model;
+  std::string host = "127.0.0.1", api_keys, log = "human";
+  std::vector<std::string> served_names;
+  int64_t port = 8000, admin_port = -1;
+  int64_t concurrency = 16, queue = 1024, context = 0, kv_tokens = 0, http_threads = 1, connections = 4096;
+  int64_t body_mib = 100, store_mib = 64, store_minutes = 60, drain_s = 60;
+  std::string draft = "on";
+  bool no_auth = false, no_console = false;
+};
+
+constexpr const char* kReleasedName = "DeepSeek-V4.1-Flash";
+
+// What clients may call the model: its folder, and the released name, which they have in their settings.
+std::vector<std::string> served_names(const ServeArguments& arguments) {
+  if (!arguments.served_names.empty()) return arguments.served_names;
+  std::filesystem::path folder(arguments.model.model);
+  if (!folder.has_filename()) folder = folder.parent_path();
+  const std::string name = folder.filename().string();
+  if (name.empty() || name == "." || name == ".." || name == kReleasedName) return {kReleasedName};
+  return {name, kReleasedName};
+}
+
+// Changes with the program and the model: clients see it as system_fingerprint.
+std::string fingerprint(const std::string& model) {
+  const std::string text = version_text() + model;
+  return "fp_" + to_hex(sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()})).substr(0, 16);
+}
+
+Result<ServiceOptions> service_options(const ServeArguments& arguments) {
+  ServiceOptions options;
+  ASSIGN_OR_RETURN(options.target, engine_target(arguments.model));
+  options.num_threads = static_cast<int>(arguments.model.num_threads);
+  options.http.host = arguments.host;
+  options.http.port = static_cast<int>(arguments.port);
+  options.http.num_threads = static_cast<int>(arguments.http_threads);
+  options.http.connections_max = arguments.connections;
+  options.admin_port = static_cast<int>(arguments.admin_port);
+  options.allows_open = arguments.no_auth;
+  options.has_console = !arguments.no_console;
+  options.served_names = served_names(arguments);
+  options.revision = fingerprint(options.served_names[0]);
+  options.limits.sequences_max = arguments.concurrency;
+  options.limits.queue_max = arguments.queue;
+  options.limits.context_max = arguments.context;
+  options.limits.kv_tokens = arguments.kv_tokens;
+  options.limits.drafts = arguments.draft == "on";
+  if (arguments.model.replay == "off") options.replay = ReplayMode::kOff;
+  if (arguments.model.replay == "exact" || arguments.model.deterministic) options.replay = ReplayMode::kExact;
+  options.request_limits.body_bytes_max = static_cast<size_t>(arguments.body_mib) << 20;
+  options.store_bytes_max = static_cast<size_t>(arguments.store_mib) << 20;
+  options.store_ttl_ns = arguments.store_minutes * 60'000'000'000;
+  if (!arguments.api_keys.empty()) { ASSIGN_OR_RETURN(options.keys, ApiKeys::load(arguments.api_keys)); }
+  return options;
+}
+
+Status check_ranges(const ServeArguments& a) {
+  const auto outside = [](const char* name, int64_t value, int64_t least, int64_t most) -> Status {
+    if (value >= least && value <= most) return {};
+    return invalid_argument(fmt::format("{}: expected {} to {}, found {}", name, least, most, value));
+  };
+  TRY(outside("--port", a.port, 0, 65535));
+  TRY(outside("--admin-port", a.admin_port, -1, 65535));
+  TRY(outside("--max-concurrency", a.concurrency, 1, 4096));
+  TRY(outside("--max-queue", a.queue, 1, 1'000'000));
+  TRY(outside("--context", a.context, 0, 1 << 20));
+  TRY(outside("--kv-tokens", a.kv_tokens, 0, int64_t{1} << 32));
+  TRY(outside("--http-threads", a.http_threads, 1, 64));
+  TRY(outside("--max-connections", a.connections, 1, 1'000'000));
+  TRY(outside("--max-body-mib", a.body_mib, 1, 1024));
+  TRY(outside("--store-mib", a.store_mib, 0, 1 << 16));
+  TRY(outside("--store-minutes", a.store_minutes, 0, 1 << 20));
+  return outside("--drain-seconds", a.drain_s, 0, 86'400);
+}
+
+void announce(const ServeArguments& arguments, const Service& service, const std::string& name, double seconds) {
+  const std::string url = fmt::format("http://{}:{}", arguments.host, service.port());
+  const Inference& inference = service.inference();
+  log_line(LogLevel::kInfo, "serving",
+           {{"model", name},
+            {"start_s", seconds},
+            {"engine_mb", static_cast<double>(inference.engine().memory_bytes()) * 1e-6},
+            {"context", inference.engine().options().context_max},
+            {"concurrency", inference.engine().options().lanes_max},
+            {"kv_blocks", inference.engine().options().blocks_max},
+            {"admin_port", service.admin_port()}});
+  if (arguments.log == "human")
+    fmt::print(stderr,
+               "try: curl {}/v1/chat/completions -H 'Content-Type: application/json' -d '{{\"model\":\"{}\","
+               "\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"stream\":true}}'\n",
+               url, name);
+  fmt::print("ready {}\n", url);
+  std::fflush(stdout);
+}
+
+// Until a signal, a drain by the admin port, or an engine that broke.
+Status run_until_stopped(const ServeArguments& arguments, Service& service, StopSignals& signals) {
+  while (!signals.wait(200) && !service.is_draining()) TRY(service.failure());
+  log_line(LogLevel::kInfo, "draining", {{"running", service.snapshot().num_running}});
+  service.drain();
+  const SystemClock clock;
+  const int64_t end_ns = clock.monotonic_ns() + arguments.drain_s * 1'000'000'000;
+  timespec pause{0, 20'000'000};
+  while (!service.is_drained() && clock.monotonic_ns() < end_ns) nanosleep(&pause, nullptr);
+  if (!service.is_drained()) log_line(LogLevel::kWarning, "stopping with requests unfinished");
+  service.stop();
+  log_line(LogLevel::kInfo, "stopped");
+  return {};
+}
+
+Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
+  set_log(LogLevel::kInfo, arguments.log == "json" ? LogFormat::kJson : LogFormat::kHuman);
+  const SystemClock clock;
+  const int64_t begin_ns = clock.monotonic_ns();
+  ASSIGN_OR_RETURN(ServiceOptions options, service_options(arguments));
+  const std::string name = options.served_names[0];
+  ASSIGN_OR_RETURN(LoadedModel model, load_model(arguments.model.model));
+  if (signals.signal() != 0) return {};
+  ASSIGN_OR_RETURN(const std::unique_ptr<Service> service, Service::start(std::move(model), std::move(options), clock));
+  announce(arguments, *service, name, static_cast<double>(clock.monotonic_ns() - begin_ns) * 1e-9);
+  return run_until_stopped(arguments, *service, signals);
+}
+
+void declare(OptionSet& options, ServeArguments& a) {
+  declare_model_options(options, a.model);
+  options.add("--host", a.host, "IP address to listen on (default 127.0.0.1); others need --api-keys or --no-auth");
+  options.add("--port", a.port, "TCP port; 0 = any free one (default 8000)");
+  options.add("--admin-port", a.admin_port, "second port for metrics, health and drain; -1 = none (default)");
+  options.add("--api-keys", a.api_keys, "JSON file with names, SHA-256 digests and limits of the keys that are let in");
+  options.flag("--no-auth", a.no_auth, "listen beyond this machine without keys");
+  options.add("--served-name", a.served_names, "name that clients use for the model; may repeat (default: its folder)");
+  options.add("--max-concurrency", a.concurrency, "sequences running at once (default 16)");
+  options.add("--max-queue", a.queue, "sequences waiting before requests are refused (default 1024)");
+  options.add("--context", a.context, "longest prompt and answer in tokens; 0 = the model's, at most 32768 (default)");
+  options.add("--kv-tokens", a.kv_tokens, "tokens of KV memory, running and cached; 0 = 4 contexts (default)");
+  options.choice("--draft", a.draft, {"on", "off"},
+                 "verified drafts; changes the speed, never the tokens (default on)");
+  options.add("--http-threads", a.http_threads, "event threads (default 1)");
+  options.add("--max-connections", a.connections, "open connections (default 4096)");
+  options.add("--max-body-mib", a.body_mib, "largest request body in MiB, also after inflating (default 100)");
+  options.add("--store-mib", a.store_mib, "memory for stored responses in MiB (default 64)");
+  options.add("--store-minutes", a.store_minutes, "how long a response is stored, in minutes (default 60)");
+  options.add("--drain-seconds", a.drain_s, "how long running requests may go on after SIGTERM (default 60)");
+  options.choice("--log", a.log, {"human", "json"}, "form of the log lines on stderr (default human)");
+  options.flag("--no-console", a.no_console, "do not serve the web console");
+}
+
+}  // namespace
+
+Command serve_command() {
+  const auto arguments = std::make_shared<ServeArguments>();
+  return {.name = "serve",
+          .summary = "the HTTP service with all three protocols and the web console",
+          .examples =
+              "  deepinfer serve --model checkpoint/ --port 8000\n"
+              "  deepinfer serve --model checkpoint/ --host 0.0.0.0 --api-keys keys.json --admin-port 9000\n",
+          .declare = [arguments](OptionSet& options) { declare(options, *arguments); },
+          .run =
+              [arguments] {
+                if (const Status status = check_ranges(*arguments); !status.ok()) {
+                  fmt::print(stderr, "deepinfer serve: {}\n", status.message());
+                  return 2;
+                }
+                StopSignals signals;
+                const Status status = run_serve(*arguments, signals);
+                if (status.ok() && signals.signal() == SIGINT) return 130;
+                return exit_status(status);
+              }};
+}
+
+}  // namespace deepinfer
