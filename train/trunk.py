@@ -15,7 +15,6 @@ from .parameters import FP4_STACKS, FP8_STACKS
 from .trunk_limits import MAX_DOCUMENT
 
 BLOCK = 128                     # attention tile
-
 EPS, VISION_EPS = 1e-20, 1e-6
 ENGRAM_SLOPE = 0.05             # softens the gradient of the gate near zero
 

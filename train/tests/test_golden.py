@@ -1,6 +1,6 @@
 """The reference forward pass against the recorded golden values of model A.
 
-    python3 -m train.tests.test_golden [FOLDER_OF_MODEL_A] [DEVICE]
+    python3 -m train.tests.test_golden [MODEL_A_FOLDER] [DEVICE]
 """
 import sys
 
@@ -85,7 +85,7 @@ def check_vision(model, folder):
     assert error <= 0.4
 
 
-def main(folder="testdata/golden/A", device="cpu"):
+def main(folder="testdata/model_a", device="cpu"):
     model = reference.Reference.from_folder(folder, device)
     check_layers(model, folder)
     check_prompts(model, folder)
