@@ -5,10 +5,12 @@
 namespace deepinfer {
 
 Command bench_command();
+Command chat_command();
 Command decode_command();
 Command doctor_command();
 Command encode_command();
 Command generate_command();
+Command grammar_command();
 Command inspect_command();
 Command logits_command();
 Command serve_command();
@@ -16,8 +18,8 @@ Command tokenize_command();
 
 std::vector<Command> all_commands() {
   return {
-      serve_command(),    generate_command(), encode_command(),  decode_command(), tokenize_command(),
-      logits_command(),   inspect_command(), doctor_command(), bench_command(),
+      serve_command(),  chat_command(),    generate_command(), encode_command(), decode_command(),  tokenize_command(),
+      logits_command(), inspect_command(), doctor_command(),   bench_command(),  grammar_command(),
   };
 }
 

@@ -8,121 +8,27 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "chat/stream_parser.h"
 #include "engine/generation.h"
 #include "serve/loaded_model.h"
-#include "tokenizer/detokenizer.h"
+#include "serve/sampling_of.h"
+#include "tools/answer_printer.h"
+#include "tools/answer_reader.h"
 #include "tools/command.h"
 #include "tools/engine_target.h"
-#include "tools/generate_prompt.h"
+#include "tools/generate_options.h"
 #include "tools/interrupt.h"
 
 namespace deepinfer {
 namespace {
 
-struct GenerateArguments {
-  ModelOptions model;
-  GeneratePrompt prompt;
-  int64_t max_tokens = 0, top_k = 0, seed = 0, logprobs = -1;
-  double temperature = -1, top_p = -1;
-  std::string draft = "on";
-  bool json = false;
-};
-
-SamplingParams sampling_params(const GenerateArguments& arguments, const PreparedPrompt& prepared,
+// Without a request the likeliest token is taken; a --chat body says for itself.
+SamplingParams sampling_params(const GenerateOptions& arguments, const PreparedPrompt& prepared,
                                const ModelConfig& config) {
-  const InferenceOptions& asked = prepared.request.inference;
-  SamplingParams params;
-  params.temperature = arguments.temperature >= 0 ? static_cast<float>(arguments.temperature)
-                       : prepared.is_request      ? asked.temperature
-                                                  : 0.0f;
-  params.top_p = arguments.top_p >= 0 ? static_cast<float>(arguments.top_p) : prepared.is_request ? asked.top_p : 1.0f;
-  params.top_k = static_cast<int32_t>(arguments.top_k > 0 ? arguments.top_k : asked.top_k.value_or(0));
-  params.seed = arguments.seed != 0 ? static_cast<uint64_t>(arguments.seed) : asked.seed.value_or(0);
-  params.min_p = asked.min_p.value_or(0.0f);
-  params.presence_penalty = asked.presence_penalty;
-  params.frequency_penalty = asked.frequency_penalty;
-  params.repetition_penalty = asked.repetition_penalty.value_or(1.0f);
-  params.logit_bias.assign(asked.logit_bias.begin(), asked.logit_bias.end());
-  params.min_tokens = asked.min_tokens;
-  params.ignore_eos = asked.ignore_eos;
-  params.stop_ids.assign(asked.stop_token_ids.begin(), asked.stop_token_ids.end());
-  params.eos_ids = {config.eos_token_id};
-  if (arguments.logprobs >= 0) params.top_logprobs = static_cast<int32_t>(arguments.logprobs);
+  SamplingParams params = sampling_of(prepared.request.inference, config, 0);
+  if (!prepared.is_request) params.temperature = 0;
+  override_sampling(arguments, params);
   return params;
 }
-
-ReplayMode replay_mode(const ModelOptions& options) {
-  if (options.replay == "off") return ReplayMode::kOff;
-  return options.replay == "exact" || options.deterministic ? ReplayMode::kExact : ReplayMode::kFast;
-}
-
-// What has been read of the answer so far, printed as it comes unless the result is JSON.
-class AnswerReader {
- public:
-  AnswerReader(const PreparedPrompt& prepared, const LoadedModel& model, bool prints)
-      : detokenizer_(*model.tokenizer), prints_(prints) {
-    if (!prepared.vocabulary) return;
-    StreamParserOptions options{.parsing = prepared.request.parsing};
-    parser_ = std::make_unique<StreamParser>(*prepared.vocabulary, options);
-  }
-
-  bool push(TokenId id, bool ends) {
-    if (!parser_) {
-      if (!ends) add_text(detokenizer_.push(id));
-      return !interrupted();
-    }
-    if (!ends) read([&](ChatEvents& events) { (void)parser_->push_tokens({&id, 1}, {}, events); });
-    return !interrupted() && !parser_->is_finished();
-  }
-
-  void finish(BackendFinish reason) {
-    if (!parser_) add_text(detokenizer_.finish());
-    else if (!parser_->is_finished()) read([&](ChatEvents& events) { parser_->finish(reason, events); });
-  }
-
-  std::string text, reasoning, finish_reason;
-  Json::Array tool_calls;
-
- private:
-  template <typename Feed>
-  void read(const Feed& feed) {
-    events_.clear();
-    feed(events_);
-    for (const ChatEvent& event : events_.list) take(event);
-  }
-
-  void take(const ChatEvent& event) {
-    const std::string piece(events_.text_of(event));
-    switch (event.kind) {
-      case ChatEventKind::kText: add_text(piece); break;
-      case ChatEventKind::kReasoning: reasoning += piece; break;
-      case ChatEventKind::kToolCall:
-        tool_calls.push_back(
-            Json::Object{{"id", std::string(events_.call_id_of(event))}, {"name", piece}, {"arguments", ""}});
-        break;
-      case ChatEventKind::kToolArguments: tool_calls.back().find("arguments")->as_string() += piece; break;
-      case ChatEventKind::kFinish:
-        finish_reason = events_.finish.reason == FinishReason::kToolCalls ? "tool_calls"
-                        : events_.finish.reason == FinishReason::kLength  ? "length"
-                                                                          : "stop";
-        break;
-      case ChatEventKind::kStart: break;
-    }
-  }
-
-  void add_text(const std::string& piece) {
-    text += piece;
-    if (!prints_ || piece.empty()) return;
-    fmt::print("{}", piece);
-    std::fflush(stdout);
-  }
-
-  Detokenizer detokenizer_;
-  std::unique_ptr<StreamParser> parser_;
-  ChatEvents events_;
-  bool prints_;
-};
 
 Json logprobs_json(const Generation& generation) {
   Json::Array all;
@@ -153,7 +59,10 @@ void print_json(const PreparedPrompt& prepared, const Generation& generation, co
   fmt::print("{}\n", to_json(out));
 }
 
-void print_summary(const PreparedPrompt& prepared, const Generation& generation) {
+void print_summary(const PreparedPrompt& prepared, const Generation& generation, const AnswerReader& answer) {
+  for (const Json& call : answer.tool_calls)
+    fmt::print("{}{}({})", &call == &answer.tool_calls.front() ? "" : "\n", call.find("name")->as_string(),
+               call.find("arguments")->as_string());
   const double prefill_s = static_cast<double>(generation.prefill_ns) * 1e-9,
                decode_s = static_cast<double>(generation.decode_ns) * 1e-9;
   const double rate = decode_s > 0 ? static_cast<double>(generation.tokens.size() - 1) / decode_s : 0;
@@ -166,7 +75,7 @@ void print_summary(const PreparedPrompt& prepared, const Generation& generation)
              decode_s, rate, generation.num_accepted, generation.num_drafted, generation.num_steps);
 }
 
-Result<std::unique_ptr<Engine>> open_engine(const GenerateArguments& arguments, const LoadedModel& model,
+Result<std::unique_ptr<Engine>> open_engine(const GenerateOptions& arguments, const LoadedModel& model,
                                             const Target& target, int64_t num_tokens) {
   EngineOptions options;
   options.num_threads = static_cast<int>(arguments.model.num_threads);
@@ -177,7 +86,7 @@ Result<std::unique_ptr<Engine>> open_engine(const GenerateArguments& arguments, 
   return Engine::open(model.weights, model.token_map, options);
 }
 
-Status run_generate(const GenerateArguments& arguments) {
+Status run_generate(const GenerateOptions& arguments) {
   const SystemClock clock;
   const int64_t begin_ns = clock.monotonic_ns();
   ASSIGN_OR_RETURN(const Target target, engine_target(arguments.model));
@@ -193,19 +102,28 @@ Status run_generate(const GenerateArguments& arguments) {
   ASSIGN_OR_RETURN(const auto engine, open_engine(arguments, model, target,
                                                   static_cast<int64_t>(request.prompt.size()) + request.max_tokens));
   const double load_s = static_cast<double>(clock.monotonic_ns() - begin_ns) * 1e-9;
-  AnswerReader answer(prepared, model, !arguments.json);
+  AnswerPrinter printer;
+  const AnswerReader::OnPiece print_piece = [&](AnswerReader::Part part, std::string_view piece) {
+    printer.print(part, piece);
+  };
+  AnswerReader answer(*model.tokenizer, prepared.vocabulary.get(), prepared.request.parsing,
+                      arguments.json ? AnswerReader::OnPiece() : print_piece);
   int64_t position = 0;
   const SamplingParams params = request.params;
-  const TokenSink sink = [&](TokenId id) { return answer.push(id, ends_sequence(params, id, position++)); };
+  const TokenSink sink = [&](TokenId id) {
+    return answer.push(id, ends_sequence(params, id, position++)) && !interrupted();
+  };
   ASSIGN_OR_RETURN(const Generation generation, generate(*engine, std::move(request), sink));
   answer.finish(generation.end == GenerationEnd::kLength ? BackendFinish::kLength : BackendFinish::kStop);
-  if (answer.finish_reason.empty()) answer.finish_reason = generation.end == GenerationEnd::kLength ? "length" : "stop";
   if (arguments.json) print_json(prepared, generation, answer, load_s);
-  else print_summary(prepared, generation);
+  else print_summary(prepared, generation, answer);
   return {};
 }
 
-void declare(OptionSet& options, GenerateArguments& arguments) {
+void declare(OptionSet& options, GenerateOptions& arguments) {
+  options.add("--chat-batch", arguments.chat_batch,
+              "JSON lines of Chat Completions bodies ('-' = standard input); one result a line");
+  options.add("--lanes", arguments.lanes, "sequences running at once with --chat-batch (default 8)");
   declare_model_options(options, arguments.model);
   declare_prompt_options(options, arguments.prompt);
   options.add("--max-tokens", arguments.max_tokens, "longest answer in tokens (default 256)");
@@ -222,8 +140,21 @@ void declare(OptionSet& options, GenerateArguments& arguments) {
 
 }  // namespace
 
+ReplayMode replay_mode(const ModelOptions& options) {
+  if (options.replay == "off") return ReplayMode::kOff;
+  return options.replay == "exact" || options.deterministic ? ReplayMode::kExact : ReplayMode::kFast;
+}
+
+void override_sampling(const GenerateOptions& options, SamplingParams& params) {
+  if (options.temperature >= 0) params.temperature = static_cast<float>(options.temperature);
+  if (options.top_p >= 0) params.top_p = static_cast<float>(options.top_p);
+  if (options.top_k > 0) params.top_k = static_cast<int32_t>(options.top_k);
+  if (options.seed != 0) params.seed = static_cast<uint64_t>(options.seed);
+  if (options.logprobs >= 0) params.top_logprobs = static_cast<int32_t>(options.logprobs);
+}
+
 Command generate_command() {
-  const auto arguments = std::make_shared<GenerateArguments>();
+  const auto arguments = std::make_shared<GenerateOptions>();
   return {.name = "generate",
           .summary = "one completion to stdout",
           .examples =
@@ -232,11 +163,12 @@ Command generate_command() {
           .declare = [arguments](OptionSet& options) { declare(options, *arguments); },
           .run =
               [arguments] {
+                install_interrupt_handler();
+                if (!arguments->chat_batch.empty()) return exit_status(run_generate_batch(*arguments));
                 if (const Status status = check_prompt_options(arguments->prompt); !status.ok()) {
                   fmt::print(stderr, "deepinfer generate: {}\n", status.message());
                   return 2;
                 }
-                install_interrupt_handler();
                 return exit_status(run_generate(*arguments));
               }};
 }

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Options of `deepinfer generate`, for one completion and for a batch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "sampler/sampling_params.h"
+#include "scheduler/replay_plan.h"
+#include "tools/generate_prompt.h"
+#include "tools/model_options.h"
+
+namespace deepinfer {
+
+struct GenerateOptions {
+  ModelOptions model;
+  GeneratePrompt prompt;
+  std::string chat_batch;  // JSON lines, "-" for standard input; empty = one completion
+  int64_t max_tokens = 0, top_k = 0, seed = 0, logprobs = -1, lanes = 8;
+  double temperature = -1, top_p = -1;
+  std::string draft = "on";
+  bool json = false;
+};
+
+ReplayMode replay_mode(const ModelOptions& options);
+// What was said on the command line wins over what a request says.
+void override_sampling(const GenerateOptions& options, SamplingParams& params);
+
+// --chat-batch: many request bodies through the step loop, one JSON object a line in the order of the input.
+Status run_generate_batch(const GenerateOptions& options);
+
+}  // namespace deepinfer
