@@ -8,8 +8,11 @@ function(deepinfer_add_codec_library)
   add_library(deepinfer_codec SHARED ${ARGN})
   target_include_directories(deepinfer_codec INTERFACE ${DEEPINFER_BINDINGS_C})
   set(script ${DEEPINFER_BINDINGS_C}/codec.map)
-  target_link_options(deepinfer_codec PRIVATE -Wl,--version-script=${script} -Wl,--no-undefined -Wl,--gc-sections
-                      -Wl,--as-needed -Wl,-Map=${CMAKE_CURRENT_BINARY_DIR}/deepinfer_codec.link_map)
+  target_link_options(deepinfer_codec PRIVATE -Wl,--version-script=${script} -Wl,--gc-sections -Wl,--as-needed
+                      -Wl,-Map=${CMAKE_CURRENT_BINARY_DIR}/deepinfer_codec.link_map)
+  if(NOT DEEPINFER_SANITIZE)  # a sanitizer's own symbols may come from the program
+    target_link_options(deepinfer_codec PRIVATE -Wl,--no-undefined)
+  endif()
   set_target_properties(deepinfer_codec PROPERTIES LINK_DEPENDS ${script} BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN"
                         BUILD_WITH_INSTALL_RPATH ON)
 endfunction()

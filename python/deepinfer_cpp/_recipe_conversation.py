@@ -268,7 +268,8 @@ def conversation_of(value: dict[str, Any]) -> Conversation:
 
 
 def _message_of(value: dict[str, Any]) -> Message:
-    role, content, sources = value["role"], value["content"], []
+    role, content = value["role"], value["content"]
+    sources: list[ImageSource] = []
     data, text, begin = content.encode(), "", 0
     for image in value.get("images", []):
         text += data[begin : image["offset"]].decode() + _IMAGE

@@ -69,6 +69,26 @@ class Codec:
         """What `deepinfer encode` gives for this request under "result"."""
         return self.request(protocol, body).result()
 
+    def decode(
+        self, protocol: Protocol, body: Body, chunks: Sequence[Mapping[str, Any]], *, response_id: str = "resp-1"
+    ) -> dict[str, Any]:
+        """What `deepinfer decode` gives for recorded output: chunks_read, events and final. Chunks, in order: {"ready":
+        {"prompt_tokens", "cache_hit", "fingerprint"?}}, {"ids", "logprobs"?}, {"text", "tokens"}, {"finish"}; each may
+        carry "choice"."""
+        stream = self.request(protocol, body).stream(response_id=response_id)
+        choices = range(stream.num_choices)
+        events: list[Event] = []
+        num_read = 0
+        for chunk in chunks:
+            if all(stream.is_finished(choice) for choice in choices):
+                break
+            num_read += 1
+            events += stream.push_chunk(chunk)
+        for choice in choices:
+            events += stream.finish(choice=choice)
+        listed = [event.json() if event.name is None else {"event": event.name, "data": event.json()} for event in events]
+        return {"chunks_read": num_read, "events": listed, "final": stream.final()}
+
 
 class Request:
     """A request that was read: accepted, or refused with the answer to send. Immutable."""
@@ -164,6 +184,20 @@ class Stream:
         if reason not in _FINISH:
             raise ValueError(f"reason: expected stop, length, content_filter or None, got {reason!r}")
         return _events(self._native.finish(_FINISH[reason], choice))
+
+    def push_chunk(self, chunk: Mapping[str, Any]) -> list[Event]:
+        """One chunk in the form of `Codec.decode`."""
+        choice = chunk.get("choice", 0)
+        if "ready" in chunk:
+            ready = chunk["ready"]
+            return self.push_prompt(ready.get("prompt_tokens", 0), ready.get("cache_hit", 0), ready.get("fingerprint"))
+        if "ids" in chunk:
+            return self.push(chunk["ids"], chunk.get("logprobs"), choice=choice)
+        if "text" in chunk:
+            return self.push_text(chunk["text"], chunk.get("tokens", 0), choice=choice)
+        if "finish" in chunk:
+            return self.finish(chunk["finish"], choice=choice)
+        raise ValueError("chunk: expected one of ready, ids, text, finish")
 
     def fail(self, http_status: int, message: str) -> list[Event]:
         """The answer failed after it began: the protocol's error event; nothing may follow."""

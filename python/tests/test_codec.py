@@ -35,35 +35,16 @@ def test_every_recorded_request(tokenizer, codec):
     assert count == 885
 
 
-def push(stream, chunk):
-    if "ready" in chunk:
-        ready = chunk["ready"]
-        return stream.push_prompt(ready["prompt_tokens"], ready["cache_hit"], ready["fingerprint"])
-    if "ids" in chunk:
-        return stream.push(chunk["ids"], chunk.get("logprobs"))
-    if "text" in chunk:
-        return stream.push_text(chunk["text"], chunk["tokens"])
-    return stream.finish(chunk["finish"])
-
-
 def test_every_recorded_stream(codec):
     count = 0
     for record in records("responses.jsonl.gz"):
         if {"known_bug", "loose"} & record.keys() or "logprobs" in record["setup"]:
             continue
         for protocol, expect in record["expect"].items():
-            stream = codec.request(protocol, expect["request"]).stream()
-            events, num_read = [], 0
-            for chunk in record["chunks"]:
-                if stream.is_finished():
-                    break
-                num_read += 1
-                events += push(stream, chunk)
-            events += stream.finish()
-            listed = [{"event": e.name, "data": e.json()} if e.name else e.json() for e in events]
-            assert joined(listed) == joined(expect["events"]), (record["id"], protocol)
-            assert normalised(stream.final()) == normalised(expect["final"]), (record["id"], protocol)
-            assert num_read == expect["chunks_read"]
+            got = codec.decode(protocol, expect["request"], record["chunks"])
+            assert joined(got["events"]) == joined(expect["events"]), (record["id"], protocol)
+            assert normalised(got["final"]) == normalised(expect["final"]), (record["id"], protocol)
+            assert got["chunks_read"] == expect["chunks_read"]
             count += 1
     assert count > 1000
 
@@ -72,7 +53,7 @@ def test_log_probabilities_reach_the_stream(codec):
     record = next(r for r in records("responses.jsonl.gz") if "logprobs" in r["setup"] and "chat" in r["expect"])
     stream = codec.request("chat", record["expect"]["chat"]["request"]).stream()
     for chunk in record["chunks"]:
-        push(stream, chunk)
+        stream.push_chunk(chunk)
     assert stream.final()["choices"] == record["expect"]["chat"]["final"]["choices"]
     with pytest.raises(ValueError, match="one entry for each id"):
         codec.request("chat", HELLO).stream().push([1, 2], [(0.0, [])])
@@ -109,6 +90,8 @@ def test_what_is_not_understood_is_an_error(codec, tokenizer):
         codec.request("chat", "{}").stream()
     with pytest.raises(ValueError, match="reason"):
         codec.request("chat", HELLO).stream().finish("tired")
+    with pytest.raises(ValueError, match="expected one of ready"):
+        codec.decode("chat", HELLO, [{"id": 1}])
 
 
 def test_limits_are_settings(tokenizer):
