@@ -20,6 +20,7 @@ set(DEEPINFER_LINK_base simdjson::simdjson fmt::fmt ZLIB::ZLIB OpenSSL::Crypto T
 set(DEEPINFER_LINK_net OpenSSL::SSL OpenSSL::Crypto)
 set(DEEPINFER_LINK_chat PkgConfig::XXHASH)
 set(DEEPINFER_LINK_engram PkgConfig::UTF8PROC)
+set(DEEPINFER_LINK_grammar PkgConfig::UTF8PROC fmt::fmt)
 set(DEEPINFER_LINK_store PkgConfig::ISAL PkgConfig::URING OpenSSL::Crypto)
 set(DEEPINFER_LINK_vision PNG::PNG GIF::GIF PkgConfig::TURBOJPEG PkgConfig::WEBP)
 set(DEEPINFER_LINK_tools CLI11::CLI11)

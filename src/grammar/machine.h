@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// A compiled grammar and its lazily built states. A program is a graph of nodes over lexemes (regular languages read
+// raw or through JSON string escapes). A state is an Earley set whose origins are interned by content instead of by
+// position: an item's `frame` is the set of items to go on with once its node is complete. Equal futures thus have
+// equal ids, so steps and masks are cached by state id, and rollback or fork of a matcher copies ids. Calls of one node
+// from one place share a frame, and a call in last position adds none, so right recursion does not grow. Precondition
+// of a program: no left recursion (ebnf.h removes it). Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "grammar/json_shapes.h"
+#include "grammar/regex_pool.h"
+
+namespace deepinfer {
+
+using NodeId = uint32_t;
+using StateId = uint32_t;
+
+struct GrammarNode {
+  enum class Kind : uint8_t { kAccept, kRaw, kString, kSequence, kChoice, kRepeat, kObject, kArray, kTokens };
+  Kind kind = Kind::kChoice;
+  uint32_t a = 0, b = 0, c = 0;  // kRaw, kString: regex; lists: [a, b) of children; kRepeat: child a, b to c times;
+                                 // kObject, kArray: shape a; kTokens: list a
+  bool nullable = false;
+};
+
+struct GrammarProgram {
+  static constexpr NodeId kAccept = 0, kRaw = 1, kString = 2;  // every scanning item names one of these two
+
+  GrammarProgram();
+  NodeId add(const GrammarNode& node);
+  NodeId add_raw(RegexId regex) { return add({GrammarNode::Kind::kRaw, regex}); }
+  NodeId add_list(GrammarNode::Kind kind, const std::vector<NodeId>& parts);
+  void set_list(NodeId node, GrammarNode::Kind kind, const std::vector<NodeId>& parts);
+  NodeId add_tokens(std::vector<TokenId> ids);
+  void find_nullable();  // once, when complete
+  size_t num_bytes() const;
+
+  RegexPool regexes;
+  std::vector<GrammarNode> nodes;
+  std::vector<NodeId> children;
+  std::vector<ObjectShape> objects;
+  std::vector<ArrayShape> arrays;
+  std::vector<std::vector<TokenId>> token_lists;  // control tokens; text never reaches them
+  NodeId start = 0;
+  bool flexible_space = false;  // one space after ',' and ':', line breaks with indentation around members
+};
+
+struct MachineLimits {
+  size_t items_per_state_max = 20'000;
+  size_t bytes_max = size_t{256} << 20;
+};
+
+class Machine {
+ public:
+  static constexpr StateId kDead = 0;
+
+  explicit Machine(std::unique_ptr<GrammarProgram> program, const MachineLimits& limits = {});
+
+  StateId start() const { return start_; }
+  StateId step(StateId state, uint8_t byte) {
+    const Block* block = states_[state].blocks[byte >> 5].get();
+    const int32_t known = block == nullptr ? -1 : (*block)[byte & 31];
+    return known >= 0 ? static_cast<StateId>(known) : step_slow(state, byte);
+  }
+  StateId step_token(StateId state, TokenId control);
+  bool is_accepting(StateId state) const { return states_[state].is_accepting; }
+  // Control tokens that may come next.
+  void next_controls(StateId state, std::vector<TokenId>& out) const;
+  // The state that has the same mask for all tokens of up to `token_bytes_max` bytes; its counters are small.
+  StateId saturated(StateId state, uint32_t token_bytes_max);
+  // If the state is in a string body in which every text of `set` may follow forever.
+  bool absorbs(StateId state, const CharSet& set) const;
+  // The state is only that of one JSON string body that `absorbs`; after the closing quote comes step(state, '"').
+  bool is_plain_body(StateId state, const CharSet& set) const;
+
+  // About how few bytes lead to an accepting state; bytes_to_end.h.
+  uint64_t bytes_to_end(StateId state);
+
+  // A limit was hit: states that should exist are missing. Empty when all is well.
+  const std::string& failure() const { return failure_; }
+  const GrammarProgram& program() const { return *program_; }
+  GrammarProgram& program() { return *program_; }
+  size_t num_states() const { return states_.size(); }
+  size_t num_bytes() const;
+
+  struct Item {
+    NodeId node;
+    uint32_t a, b;
+    StateId frame;
+    auto operator<=>(const Item&) const = default;
+  };
+  std::vector<Item> items(StateId state) const;
+
+ private:
+  friend class Closure;
+  using Block = std::array<int32_t, 32>;  // -1: not known
+  struct State {
+    uint32_t begin = 0, end = 0;  // of items_
+    bool is_accepting = false;
+    std::array<std::unique_ptr<Block>, 8> blocks;
+    StateId saturated = ~0u;
+  };
+  StateId step_slow(StateId state, uint8_t byte);
+  StateId intern(std::vector<Item>& items);
+  void step_item(const Item& item, uint8_t byte, class Closure& closure);
+  void step_raw(const Item& item, uint8_t byte, class Closure& closure);
+  void step_string(const Item& item, uint8_t byte, class Closure& closure);
+  void fail(std::string reason);
+
+  std::unique_ptr<GrammarProgram> program_;
+  MachineLimits limits_;
+  std::vector<Item> items_;
+  std::vector<State> states_;
+  std::unordered_multimap<size_t, StateId> interned_;
+  JsonStates json_states_;
+  std::shared_ptr<class BytesToEnd> bytes_to_end_;
+  StateId start_ = kDead;
+  size_t num_blocks_ = 0;
+  std::string failure_;
+};
+
+}  // namespace deepinfer

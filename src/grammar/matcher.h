@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// One sequence's way through a grammar. Copying a matcher forks it; positions are state ids, so rollback and forks are
+// exact and cost nothing. A matcher belongs to one thread at a time; its grammar is shared.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "base/token_masks.h"
+#include "grammar/grammar.h"
+
+namespace deepinfer {
+
+class Matcher {
+ public:
+  explicit Matcher(std::shared_ptr<Grammar> grammar) : grammar_(std::move(grammar)), states_{grammar_->start()} {}
+
+  // Consumes a token. False, and nothing changes, when the grammar does not allow it. One of the end ids is allowed in
+  // accepting states and ends the text: nothing may follow it.
+  bool accept(TokenId token);
+  // Takes back the last n accepted tokens. Precondition: n <= num_tokens().
+  void rollback(size_t n);
+  size_t num_tokens() const { return states_.size() - 1; }
+  bool is_ended() const { return is_ended_; }
+  bool is_accepting() const { return !is_ended_ && grammar_->is_accepting(states_.back()); }
+
+  // Row `first_row` + i gets the mask after the first i drafts, for i = 0 to the number of drafts the grammar allows in
+  // a row; the return value counts these rows. The matcher does not move. Precondition: the rows exist.
+  Result<size_t> fill_masks(std::span<const TokenId> drafts, TokenMasks& masks, int64_t first_row) const;
+  // The mask of the next token alone.
+  Status fill_mask(std::span<uint32_t> row) const;
+  // Tokens that certainly come next: those of the forced text, less the last ones, which what follows could change.
+  std::vector<TokenId> forced_tokens(size_t tokens_max = 64) const;
+  // Text that ends the answer soon; see Grammar.
+  std::optional<std::string> shortest_completion(size_t bytes_max = 4096) const {
+    return grammar_->shortest_completion(states_.back(), bytes_max);
+  }
+  const std::shared_ptr<Grammar>& grammar() const { return grammar_; }
+  StateId state() const { return states_.back(); }
+
+ private:
+  std::shared_ptr<Grammar> grammar_;
+  std::vector<StateId> states_;  // after each token
+  bool is_ended_ = false;        // the last token was an end id
+};
+
+}  // namespace deepinfer

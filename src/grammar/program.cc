@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+
+#include "grammar/machine.h"
+
+namespace deepinfer {
+
+GrammarProgram::GrammarProgram() {
+  nodes.push_back({GrammarNode::Kind::kAccept});
+  nodes.push_back({GrammarNode::Kind::kRaw});
+  nodes.push_back({GrammarNode::Kind::kString});
+}
+
+NodeId GrammarProgram::add(const GrammarNode& node) {
+  nodes.push_back(node);
+  return static_cast<NodeId>(nodes.size() - 1);
+}
+
+NodeId GrammarProgram::add_list(GrammarNode::Kind kind, const std::vector<NodeId>& parts) {
+  const NodeId id = add({kind});
+  set_list(id, kind, parts);
+  return id;
+}
+
+void GrammarProgram::set_list(NodeId node, GrammarNode::Kind kind, const std::vector<NodeId>& parts) {
+  const auto begin = static_cast<uint32_t>(children.size());
+  children.insert(children.end(), parts.begin(), parts.end());
+  nodes[node] = {kind, begin, static_cast<uint32_t>(children.size()), 0};
+}
+
+NodeId GrammarProgram::add_tokens(std::vector<TokenId> ids) {
+  token_lists.push_back(std::move(ids));
+  return add({GrammarNode::Kind::kTokens, static_cast<uint32_t>(token_lists.size() - 1)});
+}
+
+void GrammarProgram::find_nullable() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (GrammarNode& node : nodes) {
+      if (node.nullable) continue;
+      const auto is_nullable = [&](NodeId child) { return nodes[child].nullable; };
+      const auto begin = children.begin() + node.a, end = children.begin() + node.b;
+      bool now = false;
+      switch (node.kind) {
+        case GrammarNode::Kind::kRaw: now = regexes.is_nullable(node.a); break;
+        case GrammarNode::Kind::kSequence: now = std::all_of(begin, end, is_nullable); break;
+        case GrammarNode::Kind::kChoice: now = std::any_of(begin, end, is_nullable); break;
+        case GrammarNode::Kind::kRepeat: now = node.b == 0 || nodes[node.a].nullable; break;
+        default: break;
+      }
+      changed |= now;
+      node.nullable = now;
+    }
+  }
+  for (GrammarNode& node : nodes)  // an empty repetition is worth as much as none
+    if (node.kind == GrammarNode::Kind::kRepeat && nodes[node.a].nullable) node.b = 0;
+}
+
+size_t GrammarProgram::num_bytes() const {
+  size_t bytes = regexes.num_bytes() + nodes.size() * sizeof(GrammarNode) + children.size() * sizeof(NodeId);
+  for (const ObjectShape& shape : objects)
+    for (const ObjectShape::Member& member : shape.members) bytes += sizeof(member) + member.name.size() * 4;
+  for (const ArrayShape& shape : arrays)
+    for (const auto& place : shape.places) bytes += sizeof(place) + place.size() * sizeof(ArrayShape::Choice);
+  return bytes;
+}
+
+}  // namespace deepinfer

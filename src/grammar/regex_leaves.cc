@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// The leaves of RegexPool that stand for large sets: literal texts and multiples of a number.
+#include <algorithm>
+
+#include "grammar/regex_pool.h"
+
+namespace deepinfer {
+namespace {
+
+constexpr uint32_t kDigitsMax = 400;  // fraction digits, zeros behind them, and the exponent's size
+
+uint64_t times_power_of_ten(uint64_t value, uint32_t power, uint64_t modulus) {
+  unsigned __int128 product = value % modulus;
+  for (uint32_t i = 0; i < power; ++i) product = product * 10 % modulus;
+  return static_cast<uint64_t>(product);
+}
+
+}  // namespace
+
+// The digits so far without the fraction's trailing zeros, modulo the divisor. Source: value = digits * 10^(exponent -
+// num_decimals), a multiple of divisor / 10^k exactly when digits * 10^(k + exponent - num_decimals) is one of divisor.
+struct RegexPool::MultipleState {
+  enum Phase : uint32_t { kDigits, kFraction, kSign, kExponent, kNegativeExponent };
+  uint64_t rest = 0;
+  uint32_t phase = kDigits, num_decimals = 0, num_zeros = 0, exponent = 0;
+};
+
+RegexId RegexPool::any_of(std::vector<std::u32string> texts) {
+  std::ranges::sort(texts);
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  if (texts.empty()) return kNone;
+  if (texts.size() == 1 && texts[0].size() < 64) return text(texts[0]);
+  tables_.push_back(std::move(texts));
+  const auto table = static_cast<uint32_t>(tables_.size() - 1);
+  return texts_node(table, 0, static_cast<uint32_t>(tables_[table].size()), 0);
+}
+
+RegexId RegexPool::texts_node(uint32_t table, uint32_t begin, uint32_t end, uint32_t depth) {
+  if (begin == end) return kNone;
+  const bool nullable = tables_[table][begin].size() == depth;
+  if (nullable && end - begin == 1) return kEmpty;
+  return intern({Kind::kTexts, nullable, true, table, begin, end, depth});
+}
+
+RegexId RegexPool::derive_texts(const Node& node, char32_t c) {
+  const std::vector<std::u32string>& table = tables_[node.a];
+  const size_t depth = node.d;
+  const auto begin = table.begin() + node.b, end = table.begin() + node.c;
+  const auto char_at = [&](const std::u32string& text) -> int64_t {
+    return text.size() > depth ? static_cast<int64_t>(text[depth]) : -1;
+  };
+  const auto first = std::lower_bound(begin, end, int64_t{c},
+                                      [&](const std::u32string& text, int64_t value) { return char_at(text) < value; });
+  const auto last = std::upper_bound(first, end, int64_t{c},
+                                     [&](int64_t value, const std::u32string& text) { return value < char_at(text); });
+  return texts_node(node.a, static_cast<uint32_t>(first - table.begin()), static_cast<uint32_t>(last - table.begin()),
+                    static_cast<uint32_t>(depth + 1));
+}
+
+RegexId RegexPool::multiple_of(DecimalDivisor divisor) {
+  divisors_.push_back(divisor);
+  return multiple_node(static_cast<uint32_t>(divisors_.size() - 1), {});
+}
+
+RegexId RegexPool::multiple_node(uint32_t index, const MultipleState& state) {
+  const DecimalDivisor divisor = divisors_[index];
+  const int64_t exponent = state.phase == MultipleState::kNegativeExponent ? -int64_t{state.exponent} : state.exponent;
+  const int64_t power = int64_t{divisor.num_decimals} - state.num_decimals + exponent;
+  const bool is_multiple =
+      state.phase != MultipleState::kSign &&
+      (power < 0 ? state.rest == 0 && state.num_decimals == 0
+                 : times_power_of_ten(state.rest, static_cast<uint32_t>(power), divisor.divisor) == 0);
+  return intern({Kind::kMultiple, is_multiple, false, index,
+                 state.phase << 24 | state.num_decimals << 12 | state.num_zeros, state.exponent, state.rest});
+}
+
+RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
+  MultipleState state{node.d, node.b >> 24, node.b >> 12 & 0xFFF, node.b & 0xFFF, node.c};
+  const uint64_t modulus = divisors_[node.a].divisor;
+  const bool is_digit = c >= '0' && c <= '9';
+  const uint32_t digit = is_digit ? c - '0' : 0;
+  switch (state.phase) {
+    case MultipleState::kDigits:
+      if (c == '-') break;
+      if (is_digit) state.rest = (times_power_of_ten(state.rest, 1, modulus) + digit) % modulus;
+      else if (c == '.') state.phase = MultipleState::kFraction;
+      else if (c == 'e' || c == 'E') state.phase = MultipleState::kSign;
+      else return kNone;
+      break;
+    case MultipleState::kFraction:
+      if (c == 'e' || c == 'E') {
+        state.phase = MultipleState::kSign;
+      } else if (!is_digit) {
+        return kNone;
+      } else if (digit == 0) {
+        if (++state.num_zeros > kDigitsMax) return kNone;
+      } else {
+        state.rest = (times_power_of_ten(state.rest, state.num_zeros + 1, modulus) + digit) % modulus;
+        state.num_decimals += state.num_zeros + 1;
+        state.num_zeros = 0;
+        if (state.num_decimals > kDigitsMax) return kNone;
+      }
+      break;
+    case MultipleState::kSign:
+      if (c == '+' || c == '-') {
+        state.phase = c == '+' ? MultipleState::kExponent : MultipleState::kNegativeExponent;
+        break;
+      }
+      state.phase = MultipleState::kExponent;
+      [[fallthrough]];
+    case MultipleState::kExponent:
+    case MultipleState::kNegativeExponent:
+      if (!is_digit) return kNone;
+      state.num_zeros = 0;
+      state.exponent = state.exponent * 10 + digit;
+      if (state.exponent > kDigitsMax) return kNone;
+      break;
+  }
+  return multiple_node(node.a, state);
+}
+
+}  // namespace deepinfer
