@@ -333,6 +333,17 @@ TEST(CodecAbi, LimitsAreSettingsAndRefusalsNameThem) {
   deepinfer_request_free(refused);
   deepinfer_codec_free(const_cast<deepinfer_codec*>(small));
 
+  const deepinfer_codec* few = codec(R"({"limits": {"messages": 2, "tools": 1, "images": 1}})");
+  for (const std::string_view text :
+       {R"({"messages": [{}, {}, {}]})", R"({"messages": [{"tools": [{}]}], "tools": [{}]})",
+        R"({"messages": [{"images": [{"offset": 0}, {"offset": 0}]}]})"}) {
+    deepinfer_request* none = nullptr;
+    EXPECT_EQ(deepinfer_request_from_conversation(few, "chat", "v41", text.data(), text.size(), &none, &error),
+              DEEPINFER_RESOURCE_EXHAUSTED)
+        << error.message;
+  }
+  deepinfer_codec_free(const_cast<deepinfer_codec*>(few));
+
   deepinfer_ids ids{};
   EXPECT_EQ(deepinfer_tokenizer_encode(tokenizer(), "", DEEPINFER_TEXT_BYTES_MAX + 1, 0, &ids, &error),
             DEEPINFER_RESOURCE_EXHAUSTED);

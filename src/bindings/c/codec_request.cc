@@ -28,6 +28,21 @@ Result<Json> parse_conversation(const RequestLimits& limits, const char* data, s
   return value;
 }
 
+Status check_counts(const RequestLimits& limits, const Conversation& conversation) {
+  size_t num_images = 0, num_tools = conversation.tools.size();
+  for (const Message& message : conversation.messages) {
+    num_images += message.content.images.size();
+    if (message.tools) num_tools += message.tools->size();
+  }
+  const auto check = [](std::string_view what, size_t count, size_t count_max) -> Status {
+    if (count <= count_max) return {};
+    return resource_exhausted(fmt::format("conversation: {} {}, at most {} are accepted", count, what, count_max));
+  };
+  TRY(check("messages", conversation.messages.size(), limits.messages_max));
+  TRY(check("tools", num_tools, limits.tools_max));
+  return check("images", num_images, limits.images_max);
+}
+
 }  // namespace
 
 deepinfer_code deepinfer_codec_new(const deepinfer_tokenizer* tokenizer, const char* settings, size_t size,
@@ -133,6 +148,7 @@ deepinfer_code deepinfer_request_from_conversation(const deepinfer_codec* codec,
     DecodedRequest decoded;
     decoded.chat.version = name == "v4" ? PromptVersion::kV4 : PromptVersion::kV41;
     ASSIGN_OR_RETURN(decoded.chat.conversation, read_conversation(value));
+    TRY(check_counts(codec->state->options.limits, decoded.chat.conversation));
     decoded.response.thinking = decoded.chat.conversation.thinking;
     decoded.response.recipe_compatible = codec->state->options.recipe_compatible;
     ASSIGN_OR_RETURN(EncodedRequest encoded, codec->state->encoder.encode_decoded(std::move(decoded)));

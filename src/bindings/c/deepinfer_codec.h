@@ -154,7 +154,8 @@ deepinfer_code deepinfer_request_json(const deepinfer_request* request, deepinfe
  * "tools", "task", "without_end"}], "thinking", "effort": "low" | "high" | "xhigh" | "max", "effort_percent", "tools":
  * [{"name", "description", "parameters", "strict", "defer_loading"}], "tool_choice": "auto" | "none" | "required",
  * "response_format": {"kind": "text" | "json_object" | "json_schema" | "regex", "schema", "regex"}}. All members are
- * optional; the bytes of an image are left out. `version`: "v4" or "v41". `protocol` is that of its streams. */
+ * optional; the bytes of an image are left out. Limits: body_bytes, depth, messages, tools, images. `version`: "v4" or
+ * "v41". `protocol` is that of its streams. */
 deepinfer_code deepinfer_request_conversation(const deepinfer_request* request, deepinfer_text* out,
                                               deepinfer_error* error);
 deepinfer_code deepinfer_request_from_conversation(const deepinfer_codec* codec, const char* protocol,
