@@ -199,7 +199,10 @@ bool read_line(std::string& line) {
       continue;
     }
     if (c == EOF) return !line.empty();
-    if (c == '\n') return true;
+    if (c == '\n') {
+      if (isatty(0) == 0) fmt::print("{}\n", line);  // from a pipe nobody has seen it yet
+      return true;
+    }
     line.push_back(static_cast<char>(c));
   }
 }

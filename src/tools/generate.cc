@@ -61,12 +61,12 @@ void print_json(const PreparedPrompt& prepared, const Generation& generation, co
 
 void print_summary(const PreparedPrompt& prepared, const Generation& generation, const AnswerReader& answer) {
   for (const Json& call : answer.tool_calls)
-    fmt::print("{}{}({})", &call == &answer.tool_calls.front() ? "" : "\n", call.find("name")->as_string(),
-               call.find("arguments")->as_string());
+    fmt::print("\n{}({})", call.find("name")->as_string(), call.find("arguments")->as_string());
+  fmt::print("\n");
+  std::fflush(stdout);
   const double prefill_s = static_cast<double>(generation.prefill_ns) * 1e-9,
                decode_s = static_cast<double>(generation.decode_ns) * 1e-9;
   const double rate = decode_s > 0 ? static_cast<double>(generation.tokens.size() - 1) / decode_s : 0;
-  fmt::print("\n");
   fmt::print(stderr,
              "{} prompt tokens in {:.2f} s ({:.0f} tokens/s), {} tokens in {:.2f} s ({:.1f} tokens/s), {} of {} drafts "
              "accepted in {} steps\n",
@@ -114,6 +114,7 @@ Status run_generate(const GenerateOptions& arguments) {
     return answer.push(id, ends_sequence(params, id, position++)) && !interrupted();
   };
   ASSIGN_OR_RETURN(const Generation generation, generate(*engine, std::move(request), sink));
+  printer.end();
   answer.finish(generation.end == GenerationEnd::kLength ? BackendFinish::kLength : BackendFinish::kStop);
   if (arguments.json) print_json(prepared, generation, answer, load_s);
   else print_summary(prepared, generation, answer);
