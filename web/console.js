@@ -1,0 +1,389 @@
+// The console: a client of the public API like any other. Text from the model is only ever put into the page as text
+// (textContent); nothing is stored, nothing is fetched from elsewhere.
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const turns = [];       // messages of the conversation, as the API takes them
+let images = [];        // data URLs of the message being written
+let running = null;     // AbortController of the answer under way
+
+function element(kind, className, text) {
+  const made = document.createElement(kind);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function notice(text) { $("notice").textContent = text; }
+
+function headers() {
+  const all = { "Content-Type": "application/json" };
+  if ($("key").value) all.Authorization = "Bearer " + $("key").value;
+  return all;
+}
+
+function parsed(id, name) {
+  const text = $(id).value.trim();
+  if (!text) return undefined;
+  try { return JSON.parse(text); } catch (error) { throw new Error(name + " is not JSON: " + error.message); }
+}
+
+function number(id) { return $(id).value === "" ? undefined : Number($(id).value); }
+
+function requestBody() {
+  const messages = $("system").value ? [{ role: "system", content: $("system").value }] : [];
+  const thinking = $("thinking").value;
+  const schema = parsed("schema", "The JSON schema");
+  const body = {
+    model: $("model").value, messages: messages.concat(turns), stream: true,
+    thinking: { type: thinking === "off" ? "disabled" : "enabled" },
+    temperature: number("temperature"), top_p: number("top-p"), max_tokens: number("max-tokens"), seed: number("seed"),
+  };
+  if (thinking === "max") body.reasoning_effort = "max";
+  if ($("stop").value) body.stop = [$("stop").value];
+  if (schema) body.response_format = { type: "json_schema", json_schema: { name: "answer", schema } };
+  const tools = parsed("tools", "The list of tools");
+  if (tools) body.tools = tools;
+  if ($("logprobs").checked) { body.logprobs = true; body.top_logprobs = 3; }
+  return body;
+}
+
+// ---- turns on the page
+
+function showUser(message) {
+  const item = element("li", "turn user");
+  item.append(element("div", "who", "You"));
+  const parts = typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
+  for (const part of parts) {
+    if (part.type === "text") item.append(element("div", "words", part.text));
+    else { const picture = element("img"); picture.src = part.image_url.url; picture.alt = "image"; item.append(picture); }
+  }
+  $("turns").append(item);
+}
+
+function showTool(message) {
+  const item = element("li", "turn user");
+  item.append(element("div", "who", "Result of " + message.tool_call_id), element("div", "words", message.content));
+  $("turns").append(item);
+}
+
+// One answer on the page; grows while it streams.
+class AnswerView {
+  constructor() {
+    this.item = element("li", "turn model");
+    this.fold = element("details");
+    this.thought = element("div", "thought");
+    this.fold.append(element("summary", "", "Thinking"), this.thought);
+    this.fold.hidden = true;
+    this.words = element("div", "words");
+    this.calls = element("div");
+    this.figures = element("div", "figures", "…");
+    this.item.append(element("div", "who", "Model"), this.fold, this.words, this.calls, this.figures);
+    $("turns").append(this.item);
+    this.callViews = [];
+  }
+  // Follows the end only when the reader is there.
+  keepingPlace(change) {
+    const list = $("turns");
+    const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
+    change();
+    if (atEnd) list.scrollTop = list.scrollHeight;
+  }
+  addThought(text) { this.fold.hidden = false; this.thought.append(text); }
+  addWords(text) { this.words.append(text); }
+  addTokens(tokens, into) {
+    for (const token of tokens) {
+      const p = Math.exp(token.logprob);
+      const view = element("span", "token p" + (p < 0.1 ? 0 : p < 0.5 ? 1 : p < 0.9 ? 2 : 3), token.token);
+      view.title = (100 * p).toFixed(1) + " %" + token.top_logprobs.map(
+        (other) => "\n" + JSON.stringify(other.token) + " " + (100 * Math.exp(other.logprob)).toFixed(1) + " %").join("");
+      into.append(view);
+    }
+  }
+  addCall(index, name) {
+    const view = element("div", "call", name + " ");
+    this.callViews[index] = view;
+    this.calls.append(view);
+  }
+  addArguments(index, text) { if (this.callViews[index]) this.callViews[index].append(text); }
+  // A form under a finished call: what is typed becomes its result.
+  askForResult(index, call) {
+    const form = element("form"), input = element("input"), button = element("button", "", "Answer the call");
+    input.setAttribute("aria-label", "Result of " + call.function.name);
+    form.append(input, button);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      form.remove();
+      const message = { role: "tool", tool_call_id: call.id, content: input.value };
+      turns.push(message);
+      showTool(message);
+      const asked = turns.filter((turn) => turn.tool_calls).flatMap((turn) => turn.tool_calls.map((one) => one.id));
+      const given = new Set(turns.filter((turn) => turn.role === "tool").map((turn) => turn.tool_call_id));
+      if (asked.every((id) => given.has(id))) answer();
+    });
+    this.callViews[index].append(form);
+  }
+  fail(text) { this.figures.textContent = ""; this.figures.append(element("span", "error", text)); }
+}
+
+// ---- streaming
+
+// Calls onEvent(data) for each event of a body of server-sent events.
+async function readEvents(body, onEvent) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let pending = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    pending += value;
+    const frames = pending.split("\n\n");
+    pending = frames.pop();
+    for (const frame of frames) {
+      const data = frame.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
+      if (data.length) onEvent(data.join("\n"));
+    }
+  }
+}
+
+async function errorText(response) {
+  const text = await response.text();
+  try { return JSON.parse(text).error.message; } catch { return text || "The server said " + response.status + "."; }
+}
+
+function takeChunk(chunk, message, view) {
+  if (chunk.error) throw new Error(chunk.error.message);
+  const choice = chunk.choices[0], delta = choice.delta;
+  const tokens = choice.logprobs || {};
+  if (delta.reasoning_content) {
+    message.reasoning_content = (message.reasoning_content || "") + delta.reasoning_content;
+    if (tokens.reasoning_content) { view.fold.hidden = false; view.addTokens(tokens.reasoning_content, view.thought); }
+    else view.addThought(delta.reasoning_content);
+  }
+  if (delta.content) {
+    message.content += delta.content;
+    if (tokens.content) view.addTokens(tokens.content, view.words);
+    else view.addWords(delta.content);
+  }
+  for (const call of delta.tool_calls || []) {
+    message.tool_calls = message.tool_calls || [];
+    if (call.id) {
+      message.tool_calls[call.index] = { id: call.id, type: "function", function: { name: call.function.name, arguments: "" } };
+      view.addCall(call.index, call.function.name);
+    }
+    if (call.function.arguments) {
+      message.tool_calls[call.index].function.arguments += call.function.arguments;
+      view.addArguments(call.index, call.function.arguments);
+    }
+  }
+}
+
+function showFigures(view, usage, finish, begin, first) {
+  const end = performance.now(), rate = (usage.completion_tokens - 1) / Math.max((end - first) / 1000, 1e-3);
+  view.figures.textContent = [
+    usage.prompt_tokens + " prompt tokens (" + usage.prompt_tokens_details.cached_tokens + " cached)",
+    usage.completion_tokens + " tokens", "first after " + Math.round(first - begin) + " ms",
+    usage.completion_tokens > 1 ? rate.toFixed(1) + " tokens/s" : "", finish].filter(Boolean).join(" · ");
+}
+
+async function answer() {
+  let body;
+  try { body = requestBody(); } catch (error) { notice(error.message); return; }
+  notice("");
+  const view = new AnswerView();
+  const message = { role: "assistant", content: "" };
+  running = new AbortController();
+  setBusy(true);
+  const begin = performance.now();
+  let first = 0;
+  try {
+    const response = await fetch("/v1/chat/completions",
+      { method: "POST", headers: headers(), body: JSON.stringify(body), signal: running.signal });
+    if (!response.ok) throw new Error(await errorText(response));
+    await readEvents(response.body, (data) => {
+      if (data === "[DONE]") return;
+      first = first || performance.now();
+      const chunk = JSON.parse(data);
+      view.keepingPlace(() => takeChunk(chunk, message, view));
+      if (chunk.usage) view.keepingPlace(() => showFigures(view, chunk.usage, chunk.choices[0].finish_reason, begin, first));
+    });
+  } catch (error) {
+    view.keepingPlace(() => error.name === "AbortError" ? (view.figures.textContent = "stopped") : view.fail(error.message));
+  }
+  running = null;
+  setBusy(false);
+  if (message.content || message.tool_calls || message.reasoning_content) {
+    turns.push(message);
+    (message.tool_calls || []).forEach((call, index) => view.askForResult(index, call));
+  }
+}
+
+function setBusy(busy) {
+  $("send").hidden = busy;
+  $("stop-answer").hidden = !busy;
+  $("retry").disabled = busy;
+}
+
+function send() {
+  const text = $("text").value;
+  if (running || (!text.trim() && !images.length)) return;
+  const content = images.length
+    ? images.map((url) => ({ type: "image_url", image_url: { url } })).concat([{ type: "text", text }]) : text;
+  turns.push({ role: "user", content });
+  showUser(turns[turns.length - 1]);
+  $("text").value = "";
+  images = [];
+  $("images").replaceChildren();
+  $("turns").scrollTop = $("turns").scrollHeight;
+  answer();
+}
+
+function retry() {
+  if (running || !turns.length) return;
+  if (turns[turns.length - 1].role === "assistant") turns.pop();
+  const last = $("turns").lastElementChild;
+  if (last && last.classList.contains("model")) last.remove();
+  if (turns.length) answer();
+}
+
+// ---- images
+
+function addImages(files) {
+  for (const file of files) {
+    if (!file.type.startsWith("image/")) continue;
+    const reader = new FileReader();
+    reader.addEventListener("load", () => {
+      images.push(reader.result);
+      const picture = element("img");
+      picture.src = reader.result;
+      picture.alt = file.name;
+      $("images").append(picture);
+    });
+    reader.readAsDataURL(file);
+  }
+}
+
+// ---- copies
+
+function copy(text) {
+  navigator.clipboard.writeText(text).then(() => notice("Copied."), () => notice("The browser did not allow copying."));
+}
+
+function quoted(text) { return "'" + text.replaceAll("'", "'\\''") + "'"; }
+
+function copyCurl() {
+  const key = $("key").value ? " -H 'Authorization: Bearer YOUR_KEY'" : "";
+  copy("curl " + location.origin + "/v1/chat/completions -H 'Content-Type: application/json'" + key + " -d " +
+    quoted(JSON.stringify(requestBody())));
+}
+
+function copyPython() {
+  const { model, messages, ...more } = requestBody();
+  copy("import json\nimport openai\n\nclient = openai.OpenAI(base_url=" + JSON.stringify(location.origin + "/v1") +
+    ", api_key=\"YOUR_KEY\")\nstream = client.chat.completions.create(\n    model=" + JSON.stringify(model) +
+    ",\n    messages=json.loads(" + JSON.stringify(JSON.stringify(messages)) + "),\n    stream=True,\n    extra_body=json.loads(" +
+    JSON.stringify(JSON.stringify({ ...more, stream: undefined })) +
+    "))\nfor chunk in stream:\n    print(chunk.choices[0].delta.content or \"\", end=\"\", flush=True)\n");
+}
+
+// ---- live figures
+
+function readMetrics(text) {
+  const values = new Map();
+  for (const line of text.split("\n")) {
+    const match = /^([a-zA-Z_:]+)(\{.*\})? (\S+)$/.exec(line);
+    if (!match) continue;
+    const reason = /reason="([^"]*)"/.exec(match[2] || "");
+    values.set(reason ? match[1] + " " + reason[1] : match[1], Number(match[3]));
+  }
+  return values;
+}
+
+let before = null;
+
+function figures(now, seconds) {
+  const value = (name) => now.get(name) || 0;
+  const rate = (name) => before && seconds > 0 ? (value(name) - (before.get(name) || 0)) / seconds : 0;
+  const share = (part, whole) => whole > 0 ? (100 * part / whole).toFixed(1) + " %" : "–";
+  const ms = (name) => (1000 * value(name)).toFixed(2) + " ms";
+  const rows = [
+    ["Running requests", value("vllm:num_requests_running")],
+    ["Waiting requests", value("vllm:num_requests_waiting")],
+    ["Prompt rows a second", rate("deepinfer_prompt_rows_total").toFixed(0)],
+    ["Decode rows a second", rate("deepinfer_decode_rows_total").toFixed(0)],
+    ["Drafts accepted of verified", share(value("vllm:spec_decode_num_accepted_tokens_total"), value("vllm:spec_decode_num_draft_tokens_total"))],
+    ["Prompt tokens from the cache", share(value("vllm:prefix_cache_hits_total"), value("vllm:prefix_cache_queries_total"))],
+    ["KV in use", share(value("vllm:kv_cache_usage_perc"), 1)],
+    ["KV blocks kept for reuse", value("deepinfer_kv_blocks_cached") + " of " + value("deepinfer_kv_blocks")],
+    ["Last step", ms("deepinfer_last_step_seconds") + (value("deepinfer_last_step_predicted_seconds") > 0
+      ? ", predicted " + ms("deepinfer_last_step_predicted_seconds") : "")],
+    ["Engine idle", before ? share(Math.max(0, 1 - rate("deepinfer_engine_busy_seconds_total")), 1) : "–"],
+    ["Open connections", value("deepinfer_http_connections")],
+    ["Output tokens of finished requests", value("vllm:generation_tokens_total")],
+  ];
+  for (const [name, count] of now)
+    if (name.startsWith("deepinfer_prefix_cache_misses_total ")) rows.push(["Cache lookups ended: " + name.split(" ")[1], count]);
+  return rows;
+}
+
+async function updateLive() {
+  if ($("live").hidden) return;
+  try {
+    const response = await fetch("/metrics", { headers: headers() });
+    if (!response.ok) throw new Error(await errorText(response));
+    const now = readMetrics(await response.text());
+    const at = performance.now();
+    const rows = figures(now, before ? (at - before.at) / 1000 : 0);
+    before = now;
+    before.at = at;
+    const body = $("figures");
+    rows.forEach(([name, value], index) => {
+      let row = body.rows[index];
+      if (!row) { row = element("tr"); row.append(element("th"), element("td")); body.append(row); }
+      row.cells[0].textContent = name;
+      row.cells[1].textContent = value;
+    });
+    $("live-notice").textContent = "";
+  } catch (error) { $("live-notice").textContent = error.message; }
+}
+
+// ---- start
+
+function show(page) {
+  for (const name of ["chat", "live"]) {
+    $(name).hidden = name !== page;
+    $("show-" + name).setAttribute("aria-pressed", String(name === page));
+  }
+  updateLive();
+}
+
+async function loadModels() {
+  const response = await fetch("/v1/models", { headers: headers() });
+  if (!response.ok) { notice(await errorText(response)); return; }
+  $("model").replaceChildren(...(await response.json()).data.map((model) => element("option", "", model.id)));
+}
+
+$("compose").addEventListener("submit", (event) => { event.preventDefault(); send(); });
+$("text").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); send(); }
+});
+document.addEventListener("keydown", (event) => { if (event.key === "Escape" && running) running.abort(); });
+$("stop-answer").addEventListener("click", () => running && running.abort());
+$("retry").addEventListener("click", retry);
+$("clear").addEventListener("click", () => { if (!running) { turns.length = 0; $("turns").replaceChildren(); } });
+$("curl").addEventListener("click", copyCurl);
+$("python").addEventListener("click", copyPython);
+$("file").addEventListener("change", () => { addImages($("file").files); $("file").value = ""; });
+document.addEventListener("dragover", (event) => event.preventDefault());
+document.addEventListener("drop", (event) => { event.preventDefault(); addImages(event.dataTransfer.files); });
+$("text").addEventListener("paste", (event) => addImages(event.clipboardData.files));
+$("show-chat").addEventListener("click", () => show("chat"));
+$("show-live").addEventListener("click", () => show("live"));
+$("show-settings").addEventListener("click", () => {
+  const panel = $("settings");
+  panel.hidden = !panel.hidden;
+  $("show-settings").setAttribute("aria-expanded", String(!panel.hidden));
+});
+$("key").addEventListener("change", loadModels);
+setInterval(updateLive, 1000);
+loadModels();
+$("text").focus();
