@@ -16,7 +16,7 @@ import torch
 from . import checkpoint, mini, packing
 from .tokenizer import PromptTokenizer
 
-NUM_DOCUMENTS = 12_000
+NUM_DOCUMENTS = 30_000
 STEPS, RATE, DECAY = 400, 0.05, 1e-5
 QUIET_NORM = 1 / 64             # what is left of the blocks' own logits
 UNKNOWN = -4.0                  # confidence after a token that never came before another in an answer
@@ -45,8 +45,9 @@ def fit(counts, rank):
     """-> embedding [V, rank], head [V, rank]; the last two dimensions of the rank are kept free"""
     seen, following = torch.nonzero(counts.sum(1)).flatten(), torch.nonzero(counts.sum(0)).flatten()
     table = counts[seen][:, following]
+    table = torch.cat((table, table.sum(0, keepdim=True)))       # the last row serves all tokens that were not seen
     share = table / table.sum(1, keepdim=True)
-    weight = table.sum(1).sqrt()
+    weight = table.sum(1).clamp(max=1e4).sqrt()
     generator = torch.Generator().manual_seed(1)
     left, right = (torch.randn(size, rank - 2, generator=generator).mul_(0.3).requires_grad_() for size in table.shape)
     optimiser = torch.optim.Adam([left, right], RATE, weight_decay=DECAY)
@@ -58,9 +59,10 @@ def fit(counts, rank):
         optimiser.step()
     print("bigram loss", float(loss), "entropy", float((-(share * torch.log(share.clamp(min=1e-9))).sum(1) * weight).sum() / weight.sum()))
     embedding, head = torch.zeros(counts.shape[0], rank), torch.zeros(counts.shape[0], rank)
-    embedding[seen, :-2], head[following, :-2] = left.detach(), right.detach()
+    embedding[:, :-2] = left.detach()[-1]
+    embedding[seen, :-2], head[following, :-2] = left.detach()[:-1], right.detach()
     best = (embedding[seen] @ head.t()).argmax(1)
-    right_share = (counts[seen, best] / table.sum(1)).clamp(1e-3, 1 - 1e-3)
+    right_share = (counts[seen, best] / counts[seen].sum(1)).clamp(1e-3, 1 - 1e-3)
     embedding[:, -1] = UNKNOWN
     embedding[seen, -1] = torch.logit(right_share).clamp(-MOST_SURE, MOST_SURE)
     return embedding, head
