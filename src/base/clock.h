@@ -19,6 +19,9 @@ class SystemClock final : public Clock {
   int64_t unix_ns() const override;
 };
 
+// CPU time of the calling thread, for measurements that other load must not disturb.
+int64_t thread_cpu_ns();
+
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(int64_t unix_start_ns = 0) : unix_start_ns_(unix_start_ns) {}

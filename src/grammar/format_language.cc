@@ -31,23 +31,29 @@ std::string ipv6() {
   return "(?:" + all + ")";
 }
 
-// A leap second falls at 23:59 UTC; offsets are whole quarters of an hour, as all in use are.
-std::string leap_seconds() {
-  std::string all = "23:59:60(?:\\.[0-9]+)?(?:[Zz]|[+-]00:00)";
+// A leap second falls at 23:59 UTC. Offsets are whole quarters of an hour, as all in use are.
+Result<RegexId> full_time(RegexPool& pool) {
+  ASSIGN_OR_RETURN(
+      const RegexId ordinary,
+      parse_whole_regex(pool, fmt::format("{0}:[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?(?:[Zz]|[+-]{0}:[0-5][0-9])|"
+                                          "23:59:60(?:\\.[0-9]+)?(?:[Zz]|[+-]00:00)",
+                                          kHour)));
+  ASSIGN_OR_RETURN(const RegexId fraction, parse_whole_regex(pool, "(?:\\.[0-9]+)?"));
+  const auto text = [&](const std::string& t) { return pool.text(std::u32string(t.begin(), t.end())); };
+  std::vector<RegexId> ways{ordinary};
   for (int quarter = 1; quarter < 96; ++quarter) {
-    const int minutes = quarter * 15;
-    for (const int sign : {1, -1}) {
-      const int local = (23 * 60 + 59 + sign * minutes + 1440) % 1440;
-      all += fmt::format("|{:02}:{:02}:60(?:\\.[0-9]+)?{}{:02}:{:02}", local / 60, local % 60, sign > 0 ? "\\+" : "-",
-                         minutes / 60, minutes % 60);
-    }
+    const auto clock = [](int minutes) { return fmt::format("{:02}:{:02}", minutes / 60, minutes % 60); };
+    const int east = quarter * 15, west = 1440 - east;  // offsets at which the same local time is 23:59 UTC
+    const RegexId offsets = pool.either(text("+" + clock(east)), text("-" + clock(west)));
+    ways.push_back(pool.concat(text(clock((1439 + east) % 1440) + ":60"), pool.concat(fraction, offsets)));
   }
-  return all;
+  return pool.either(std::move(ways));
 }
 
-std::string full_time() {
-  return fmt::format("(?:{0}:[0-5][0-9]:[0-5][0-9](?:\\.[0-9]+)?(?:[Zz]|[+-]{0}:[0-5][0-9])|{1})", kHour,
-                     leap_seconds());
+Result<RegexId> date_time(RegexPool& pool) {
+  ASSIGN_OR_RETURN(const RegexId date, parse_whole_regex(pool, kDate + "[Tt]"));
+  ASSIGN_OR_RETURN(const RegexId time, full_time(pool));
+  return pool.concat(date, time);
 }
 
 std::string duration() {
@@ -104,8 +110,6 @@ std::string email(const std::string& more) {
 std::optional<std::string> pattern_of(std::string_view format) {
   const std::string pointer = "(?:/(?:[^/~]|~[01])*)*";
   if (format == "date") return kDate;
-  if (format == "time") return full_time();
-  if (format == "date-time") return kDate + "[Tt]" + full_time();
   if (format == "duration") return duration();
   if (format == "email") return email("");
   if (format == "idn-email") return email("\\u{80}-\\u{D7FF}\\u{E000}-\\u{10FFFF}");
@@ -139,6 +143,10 @@ Result<std::optional<RegexId>> format_language(RegexPool& pool, std::string_view
   }
   if (format == "regex" || format == "idn-hostname" || format == "hostname")
     return unimplemented(fmt::format("format \"{}\" cannot be decided by a grammar", format));
+  if (format == "time" || format == "date-time") {
+    ASSIGN_OR_RETURN(const RegexId id, format == "time" ? full_time(pool) : date_time(pool));
+    return std::optional<RegexId>(id);
+  }
   const std::optional<std::string> pattern = pattern_of(format);
   if (!pattern) return std::optional<RegexId>();
   ASSIGN_OR_RETURN(const RegexId id, parse_whole_regex(pool, *pattern));

@@ -41,10 +41,10 @@ bool leaves_room(const ObjectShape& shape, const JsonStates::Progress& after) {
 uint32_t JsonStates::intern(const Progress& progress) {
   size_t h = mixed(mixed(mixed(progress.shape, progress.count), progress.flags), progress.position);
   for (const uint64_t word : progress.seen) h = mixed(h, word);
-  for (auto [at, end] = progress_ids_.equal_range(h); at != end; ++at)
-    if (progress_[at->second] == progress) return at->second;
+  const uint32_t known = progress_ids_.find(h, [&](uint32_t id) { return progress_[id] == progress; });
+  if (known != FlatMap::kAbsent) return known;
   progress_.push_back(progress);
-  progress_ids_.emplace(h, static_cast<uint32_t>(progress_.size() - 1));
+  progress_ids_.insert(h, static_cast<uint32_t>(progress_.size() - 1));
   return static_cast<uint32_t>(progress_.size() - 1);
 }
 
@@ -52,10 +52,10 @@ uint32_t JsonStates::intern(const Key& key) {
   const size_t h =
       mixed(mixed(mixed(mixed(mixed(key.begin, key.end), key.depth), static_cast<uint64_t>(key.other + 1)), key.keys),
             key.phase);
-  for (auto [at, end] = key_ids_.equal_range(h); at != end; ++at)
-    if (keys_[at->second] == key) return at->second;
+  const uint32_t known = key_ids_.find(h, [&](uint32_t id) { return keys_[id] == key; });
+  if (known != FlatMap::kAbsent) return known;
   keys_.push_back(key);
-  key_ids_.emplace(h, static_cast<uint32_t>(keys_.size() - 1));
+  key_ids_.insert(h, static_cast<uint32_t>(keys_.size() - 1));
   return static_cast<uint32_t>(keys_.size() - 1);
 }
 

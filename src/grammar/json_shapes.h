@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "grammar/flat_map.h"
 #include "grammar/regex_pool.h"
 
 namespace deepinfer {
@@ -76,7 +76,7 @@ class JsonStates {
  private:
   std::vector<Progress> progress_;
   std::vector<Key> keys_;
-  std::unordered_multimap<size_t, uint32_t> progress_ids_, key_ids_;
+  HashIndex progress_ids_, key_ids_;
 };
 
 // Rules of an object's progress.

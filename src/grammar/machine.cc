@@ -56,11 +56,10 @@ StateId Machine::intern(std::vector<Item>& items) {
   for (const Item& item : items)
     for (const uint32_t word : {item.node, item.a, item.b, item.frame})
       h = (h ^ word) * 0x9E3779B97F4A7C15ull + (h >> 31);
-  for (auto [at, end] = interned_.equal_range(h); at != end; ++at) {
-    const State& state = states_[at->second];
-    if (std::equal(items_.begin() + state.begin, items_.begin() + state.end, items.begin(), items.end()))
-      return at->second;
-  }
+  const uint32_t known = interned_.find(h, [&](uint32_t id) {
+    return std::equal(items_.begin() + states_[id].begin, items_.begin() + states_[id].end, items.begin(), items.end());
+  });
+  if (known != FlatMap::kAbsent) return known;
   if (program_->regexes.is_full() || num_bytes() > limits_.bytes_max) {
     fail("the grammar's states need more memory than its limit");
     return kDead;
@@ -72,7 +71,7 @@ StateId Machine::intern(std::vector<Item>& items) {
   state.is_accepting =
       std::ranges::any_of(items, [](const Item& item) { return item.node == GrammarProgram::kAccept; });
   states_.push_back(std::move(state));
-  interned_.emplace(h, static_cast<StateId>(states_.size() - 1));
+  interned_.insert(h, static_cast<StateId>(states_.size() - 1));
   return static_cast<StateId>(states_.size() - 1);
 }
 

@@ -121,7 +121,7 @@ class Machine {
   MachineLimits limits_;
   std::vector<Item> items_;
   std::vector<State> states_;
-  std::unordered_multimap<size_t, StateId> interned_;
+  HashIndex interned_;
   JsonStates json_states_;
   std::shared_ptr<class BytesToEnd> bytes_to_end_;
   StateId start_ = kDead;

@@ -9,7 +9,7 @@
 namespace deepinfer {
 namespace {
 
-constexpr int kExponentMax = 399, kLargeExponent = 16, kSmallExponent = 5;
+constexpr int kExponentMax = 399, kLargeExponent = 0, kSmallExponent = 1;
 constexpr uint32_t kFractionMax = 360, kMantissaMax = 16;
 
 class NumberBuilder {
@@ -40,11 +40,8 @@ class NumberBuilder {
   // e+X or e-X for exponents of [low, high], within the spellings of this file.
   RegexId exponents(int low, int high) {
     std::vector<std::u32string> large, small;
-    for (int x = std::max(low, kLargeExponent); x <= std::min(high, kExponentMax); ++x) large.push_back(digits_of(x));
-    for (int x = std::max(-high, kSmallExponent); x <= std::min(-low, kExponentMax); ++x) {
-      small.push_back(digits_of(x));
-      if (x < 10) small.push_back(U"0" + small.back());
-    }
+    for (int x = std::max(low, kLargeExponent); x <= std::min(high, kExponentMax); ++x) add_spellings(x, large);
+    for (int x = std::max(-high, kSmallExponent); x <= std::min(-low, kExponentMax); ++x) { add_spellings(x, small); }
     const RegexId e = pool_.chars([] {
       CharSet set = CharSet::of('e');
       set.add('E', 'E' + 1);
@@ -131,9 +128,10 @@ class NumberBuilder {
   RegexId minus(RegexId magnitude) { return pool_.concat(letter('-'), magnitude); }
 
  private:
-  static std::u32string digits_of(int x) {
+  static void add_spellings(int x, std::vector<std::u32string>& out) {  // e+5 and e+05
     const std::string s = std::to_string(x);
-    return {s.begin(), s.end()};
+    out.emplace_back(s.begin(), s.end());
+    if (x < 10) out.push_back(U"0" + out.back());
   }
   static std::string whole_of(const Decimal& value) {
     const int n = static_cast<int>(value.digits.size()) + value.exponent;
@@ -213,8 +211,17 @@ RegexId any_integer(RegexPool& pool, bool accept_point_zero) {
   const RegexId minus = b.optional(b.letter('-'));
   if (!accept_point_zero) return pool.concat(minus, b.whole());
   const RegexId zeros = b.optional(b.join({b.letter('.'), pool.repeat(b.letter('0'), 1, kFractionMax)}));
-  return pool.concat(minus, pool.either(b.join({b.whole(), zeros}),
-                                        b.join({b.mantissa(), b.exponents(kLargeExponent, kExponentMax)})));
+  // d.ddde+X is whole when no digit but zero stands more than X places behind the point.
+  std::vector<RegexId> ways{b.join({b.whole(), zeros}),
+                            b.join({b.mantissa(), b.exponents(kMantissaMax, kExponentMax)})};
+  for (uint32_t x = 0; x < kMantissaMax; ++x) {
+    const RegexId fraction =
+        pool.concat(pool.repeat(b.digits('0', '9'), 0, x), pool.repeat(b.letter('0'), 0, kMantissaMax));
+    const RegexId part = b.optional(
+        b.join({b.letter('.'), pool.both(fraction, pool.repeat(pool.chars(CharSet::all()), 1, kMantissaMax))}));
+    ways.push_back(b.join({b.digits('1', '9'), part, b.exponents(static_cast<int>(x), static_cast<int>(x))}));
+  }
+  return pool.concat(minus, pool.either(std::move(ways)));
 }
 
 RegexId number_at_least(RegexPool& pool, const NumberBound& bound) { return compared(pool, bound, true); }

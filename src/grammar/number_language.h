@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // JSON numbers as languages: bounds by comparing digits, multiples by a remainder automaton. The spellings are those
-// that printers use: plain decimals, and d.ddde+X / d.ddde-X with exponents from 16 / from 5 up to 399. Within these
+// that printers use: plain decimals, and d.ddde+X / d.ddde-X with exponents up to 399, up to 17 digits. Within these
 // spellings every language here is exact, so intersections and complements are too.
 #pragma once
 

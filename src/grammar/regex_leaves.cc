@@ -66,10 +66,9 @@ RegexId RegexPool::multiple_node(uint32_t index, const MultipleState& state) {
   const DecimalDivisor divisor = divisors_[index];
   const int64_t exponent = state.phase == MultipleState::kNegativeExponent ? -int64_t{state.exponent} : state.exponent;
   const int64_t power = int64_t{divisor.num_decimals} - state.num_decimals + exponent;
-  const bool is_multiple =
-      state.phase != MultipleState::kSign &&
-      (power < 0 ? state.rest == 0 && state.num_decimals == 0
-                 : times_power_of_ten(state.rest, static_cast<uint32_t>(power), divisor.divisor) == 0);
+  // Below zero the last digit, which is not 0, stands behind the divisor's last place.
+  const bool is_multiple = state.phase != MultipleState::kSign && power >= 0 &&
+                           times_power_of_ten(state.rest, static_cast<uint32_t>(power), divisor.divisor) == 0;
   return intern({Kind::kMultiple, is_multiple, false, index,
                  state.phase << 24 | state.num_decimals << 12 | state.num_zeros, state.exponent, state.rest});
 }

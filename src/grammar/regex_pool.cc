@@ -32,7 +32,7 @@ RegexPool::RegexPool() {
   sets_.push_back(CharSet::all());
   nodes_.push_back({Kind::kRepeat, true, true, 3, 0, kInfinite, 0});
   nodes_.push_back({Kind::kChars, false, true, 0, 0, 0, 0});
-  for (RegexId id = 0; id < nodes_.size(); ++id) interned_.emplace(hash(nodes_[id]), id);
+  for (RegexId id = 0; id < nodes_.size(); ++id) interned_.insert(hash(nodes_[id]), id);
 }
 
 size_t RegexPool::hash(const Node& node) const {
@@ -47,23 +47,20 @@ size_t RegexPool::hash(const Node& node) const {
 RegexId RegexPool::intern(const Node& node) {
   const size_t h = hash(node);
   const bool is_list = node.kind == Kind::kEither || node.kind == Kind::kBoth;
-  for (auto [at, end] = interned_.equal_range(h); at != end; ++at) {
-    const Node& other = nodes_[at->second];
-    if (other.kind != node.kind || other.d != node.d) continue;
-    if (is_list) {
-      if (other.b - other.a == node.b - node.a &&
-          std::equal(lists_.begin() + other.a, lists_.begin() + other.b, lists_.begin() + node.a))
-        return at->second;
-    } else if (other.a == node.a && other.b == node.b && other.c == node.c) {
-      return at->second;
-    }
-  }
+  const uint32_t known = interned_.find(h, [&](uint32_t id) {
+    const Node& other = nodes_[id];
+    if (other.kind != node.kind || other.d != node.d) return false;
+    if (!is_list) return other.a == node.a && other.b == node.b && other.c == node.c;
+    return other.b - other.a == node.b - node.a &&
+           std::equal(lists_.begin() + other.a, lists_.begin() + other.b, lists_.begin() + node.a);
+  });
+  if (known != FlatMap::kAbsent) return known;
   if (nodes_.size() >= kNodesMax) {
     is_full_ = true;
     return kNone;
   }
   nodes_.push_back(node);
-  interned_.emplace(h, static_cast<RegexId>(nodes_.size() - 1));
+  interned_.insert(h, static_cast<RegexId>(nodes_.size() - 1));
   return static_cast<RegexId>(nodes_.size() - 1);
 }
 
@@ -273,10 +270,10 @@ RegexId RegexPool::derive(RegexId id, char32_t code_point) {
   if (id <= kEmpty) return kNone;
   if (id == kAny) return kAny;
   const uint64_t key = uint64_t{id} << 21 | code_point;
-  if (const auto known = derivatives_.find(key); known != derivatives_.end()) return known->second;
+  if (const uint32_t known = derivatives_.find(key); known != FlatMap::kAbsent) return known;
   const RegexId result = derive_uncached(id, code_point);
   if (derivatives_.size() > kDerivativesMax) derivatives_.clear();
-  derivatives_.emplace(key, result);
+  derivatives_.insert(key, result);
   return result;
 }
 
@@ -312,7 +309,8 @@ RegexId RegexPool::derive_uncached(RegexId id, char32_t c) {
 }
 
 size_t RegexPool::num_bytes() const {
-  return nodes_.size() * (sizeof(Node) + 32) + lists_.size() * 4 + derivatives_.size() * 40 + sets_.size() * 64;
+  return nodes_.size() * (sizeof(Node) + 32) + lists_.size() * 4 + derivatives_.num_bytes() + interned_.num_bytes() +
+         sets_.size() * 64;
 }
 
 }  // namespace deepinfer

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "grammar/char_set.h"
+#include "grammar/flat_map.h"
 
 namespace deepinfer {
 
@@ -101,12 +102,12 @@ class RegexPool {
   std::unordered_map<std::string, uint32_t> set_ids_;
   std::vector<std::vector<std::u32string>> tables_;
   std::vector<DecimalDivisor> divisors_;
-  std::unordered_multimap<size_t, RegexId> interned_;
-  std::unordered_map<uint64_t, RegexId> derivatives_;
-  std::unordered_map<RegexId, bool> has_text_;
+  HashIndex interned_;
+  FlatMap derivatives_;
+  FlatMap has_text_;
   std::unordered_map<RegexId, uint32_t> shortest_;
   std::unordered_map<RegexId, std::unique_ptr<CharSet>> live_;
-  std::unordered_map<uint64_t, RegexId> saturated_;
+  FlatMap saturated_;
   bool is_full_ = false;
 };
 

@@ -74,9 +74,9 @@ bool RegexPool::has_text(RegexId id) {
   const Node& node = nodes_[id];
   if (id == kNone) return false;
   if (node.simple || node.nullable) return true;
-  if (const auto known = has_text_.find(id); known != has_text_.end()) return known->second;
+  if (const uint32_t known = has_text_.find(id); known != FlatMap::kAbsent) return known != 0;
   const bool result = search_text(id);
-  has_text_[id] = result;
+  if (has_text_.find(id) == FlatMap::kAbsent) has_text_.insert(id, result ? 1 : 0);
   return result;
 }
 
@@ -86,9 +86,9 @@ bool RegexPool::search_text(RegexId start) {
   while (!stack.empty()) {
     const RegexId id = stack.back();
     stack.pop_back();
-    const auto known = has_text_.find(id);
-    if (nodes_[id].nullable || nodes_[id].simple || (known != has_text_.end() && known->second)) return true;
-    if (known != has_text_.end()) continue;
+    const uint32_t known = has_text_.find(id);
+    if (nodes_[id].nullable || nodes_[id].simple || known == 1) return true;
+    if (known == 0) continue;
     if (seen.size() > kSearchMax || is_full_) return true;
     std::vector<char32_t> points = representatives(id);
     if (points.size() > kRepresentativesMax) points.resize(kRepresentativesMax);
@@ -98,7 +98,8 @@ bool RegexPool::search_text(RegexId start) {
       if (next != kNone && seen.insert(next).second) stack.push_back(next);
     }
   }
-  for (const RegexId id : seen) has_text_[id] = false;
+  for (const RegexId id : seen)
+    if (has_text_.find(id) == FlatMap::kAbsent) has_text_.insert(id, 0);
   return false;
 }
 
@@ -123,7 +124,7 @@ RegexId RegexPool::saturated(RegexId id, uint32_t cap) {
   const Node node = nodes_[id];
   if (node.kind < Kind::kConcat || node.kind > Kind::kRepeat || id == kAny) return id;
   const uint64_t key = uint64_t{cap} << 32 | id;
-  if (const auto known = saturated_.find(key); known != saturated_.end()) return known->second;
+  if (const uint32_t known = saturated_.find(key); known != FlatMap::kAbsent) return known;
   RegexId result = id;
   if (node.kind == Kind::kConcat) {
     const RegexId first = saturated(node.a, cap);
@@ -139,7 +140,7 @@ RegexId RegexPool::saturated(RegexId id, uint32_t cap) {
     for (RegexId& part : parts) part = saturated(part, cap);
     result = node.kind == Kind::kEither ? either(std::move(parts)) : both(std::move(parts));
   }
-  saturated_[key] = result;
+  if (saturated_.find(key) == FlatMap::kAbsent) saturated_.insert(key, result);
   return result;
 }
 

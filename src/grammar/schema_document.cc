@@ -102,6 +102,7 @@ std::string absolute_uri(const std::string& base, const std::string& ref) {
 }
 
 std::optional<SchemaDraft> draft_named(std::string_view uri) {
+  if (uri.find("json-schema.org") == std::string_view::npos) return std::nullopt;
   if (uri.find("draft-04") != std::string_view::npos || uri.find("draft-03") != std::string_view::npos)
     return SchemaDraft::kDraft4;
   if (uri.find("draft-06") != std::string_view::npos) return SchemaDraft::kDraft6;

@@ -146,7 +146,8 @@ Result<Form> SchemaReader::read_schema(const Json& schema) {
   if (!schema.is_object())
     return malformed(schema, "schema",
                      std::string("expected an object or a boolean, found ") + to_string(schema.kind()));
-  if (const Json* name = schema.find("$schema"); name != nullptr && &schema != &document_.root() && name->is_string()) {
+  if (const Json* name = schema.find("$schema");
+      name != nullptr && &schema != &document_.root() && name->is_string() && schema.find("$id") != nullptr) {
     const Json* outer = document_.root().find("$schema");
     if (outer == nullptr || !(*outer == *name)) return refuse(schema, "$schema", "another draft inside the document");
   }
@@ -157,9 +158,9 @@ Result<Form> SchemaReader::read_schema(const Json& schema) {
       TRY(apply_reference(schema, "$ref", form));
       return form;
     }
-    static constexpr std::array kHarmless = {"$ref",     "$schema",    "title",       "description",
-                                             "default",  "examples",  "$comment",   "definitions", "$defs",
-                                             "readOnly", "writeOnly", "deprecated", "$anchor"};
+    static constexpr std::array kHarmless = {"$ref",      "$schema",    "title",       "description", "default",
+                                             "examples",  "$comment",   "definitions", "$defs",       "readOnly",
+                                             "writeOnly", "deprecated", "$anchor"};
     if (!document_.states_draft())
       for (const auto& [key, value] : schema.as_object())
         if (std::ranges::find(kHarmless, key) == kHarmless.end() && !key.starts_with("x-"))

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// A map from 64-bit keys to 32-bit values in one array with linear probing: one cache line for most look-ups, no
+// allocation per entry. The key ~0 is reserved.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace deepinfer {
+
+class FlatMap {
+ public:
+  static constexpr uint32_t kAbsent = ~uint32_t{0};
+
+  // The value, or kAbsent.
+  uint32_t find(uint64_t key) const {
+    if (places_.empty()) return kAbsent;
+    for (size_t at = place(key);; at = (at + 1) & (places_.size() - 1)) {
+      if (places_[at].key == key) return places_[at].value;
+      if (places_[at].key == kFree) return kAbsent;
+    }
+  }
+  // Precondition: the key is absent.
+  void insert(uint64_t key, uint32_t value) {
+    if (2 * (size_ + 1) > places_.size()) grow();
+    ++size_;
+    put(key, value);
+  }
+  void clear() {
+    places_.clear();
+    size_ = 0;
+  }
+  size_t size() const { return size_; }
+  size_t num_bytes() const { return places_.size() * sizeof(Place); }
+
+ private:
+  static constexpr uint64_t kFree = ~uint64_t{0};
+  struct Place {
+    uint64_t key;
+    uint32_t value;
+  };
+  size_t place(uint64_t key) const {
+    const uint64_t h = (key ^ key >> 32) * 0x9E3779B97F4A7C15ull;
+    return (h >> 20) & (places_.size() - 1);
+  }
+  void put(uint64_t key, uint32_t value) {
+    size_t at = place(key);
+    while (places_[at].key != kFree) at = (at + 1) & (places_.size() - 1);
+    places_[at] = {key, value};
+  }
+  void grow() {
+    std::vector<Place> old(places_.empty() ? 64 : places_.size() * 2, Place{kFree, 0});
+    old.swap(places_);
+    for (const Place& p : old)
+      if (p.key != kFree) put(p.key, p.value);
+  }
+
+  std::vector<Place> places_;
+  size_t size_ = 0;
+};
+
+// Ids by the hash of what they stand for; the owner compares. Several ids may share a hash.
+class HashIndex {
+ public:
+  // The first id for which same(id) holds, or FlatMap::kAbsent.
+  template <typename Same>
+  uint32_t find(uint64_t hash, Same&& same) const {
+    if (places_.empty()) return FlatMap::kAbsent;
+    const auto tag = static_cast<uint32_t>(hash >> 32);
+    for (size_t at = place(hash);; at = (at + 1) & (places_.size() - 1)) {
+      if (places_[at].id == FlatMap::kAbsent) return FlatMap::kAbsent;
+      if (places_[at].tag == tag && same(places_[at].id)) return places_[at].id;
+    }
+  }
+  void insert(uint64_t hash, uint32_t id) {
+    if (2 * (size_ + 1) > places_.size()) grow();
+    ++size_;
+    put(hash, id);
+  }
+  size_t num_bytes() const { return places_.size() * sizeof(Place); }
+
+ private:
+  struct Place {
+    uint32_t tag, low, id;
+  };
+  size_t place(uint64_t hash) const { return (hash * 0x9E3779B97F4A7C15ull >> 24) & (places_.size() - 1); }
+  void put(uint64_t hash, uint32_t id) {
+    size_t at = place(hash);
+    while (places_[at].id != FlatMap::kAbsent) at = (at + 1) & (places_.size() - 1);
+    places_[at] = {static_cast<uint32_t>(hash >> 32), static_cast<uint32_t>(hash), id};
+  }
+  void grow() {
+    std::vector<Place> old(places_.empty() ? 64 : places_.size() * 2, Place{0, 0, FlatMap::kAbsent});
+    old.swap(places_);
+    for (const Place& p : old)
+      if (p.id != FlatMap::kAbsent) put(uint64_t{p.tag} << 32 | p.low, p.id);
+  }
+
+  std::vector<Place> places_;
+  size_t size_ = 0;
+};
+
+}  // namespace deepinfer
