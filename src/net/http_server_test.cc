@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -62,7 +63,7 @@ class HttpServerTest : public testing::Test {
       while (exchange->queued_bytes() < (256 << 10) && *written < (size_t{64} << 20)) {
         exchange->write(piece);
         *written += piece.size();
-        queued_max_ = std::max(queued_max_, exchange->queued_bytes());
+        queued_max_ = std::max(queued_max_.load(), exchange->queued_bytes());
       }
       if (*written >= (size_t{64} << 20)) return exchange->end_stream();
       exchange->on_drained([again = weak.lock()] { (*again)(); });
@@ -90,7 +91,7 @@ class HttpServerTest : public testing::Test {
   std::condition_variable changed_;
   std::vector<std::shared_ptr<HttpExchange>> held_;
   int num_closed_ = 0;
-  size_t queued_max_ = 0;
+  std::atomic<size_t> queued_max_{0};
   std::unique_ptr<HttpServer> server_;
 };
 
