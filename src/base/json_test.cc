@@ -22,7 +22,8 @@ TEST(Json, LastDuplicateWinsAtTheFirstPlaceWhenAllowed) {
   limits.refuse_duplicate_keys = false;
   EXPECT_EQ(to_json(parse_json(R"({"a":1,"b":2,"a":{"x":3}})", limits).value()), R"({"a":{"x":3},"b":2})");
   std::string wide = "{", expected = "{";
-  for (int i = 0; i < 40; ++i) wide += "\"k" + std::to_string(i) + "\":0,", expected += "\"k" + std::to_string(i) + (i == 30 ? "\":7," : "\":0,");
+  for (int i = 0; i < 40; ++i)
+    wide += "\"k" + std::to_string(i) + "\":0,", expected += "\"k" + std::to_string(i) + (i == 30 ? "\":7," : "\":0,");
   wide += "\"k30\":7}";
   expected.back() = '}';
   EXPECT_EQ(to_json(parse_json(wide, limits).value()), expected);
@@ -32,9 +33,13 @@ TEST(Json, WideIntegersAreRefusedOrReadAsDoubles) {
   EXPECT_FALSE(parse_json("[18446744073709551616]").ok());
   JsonLimits limits;
   limits.wide_integers = true;
-  const auto value = parse_json(R"([-0,-0.5,"-0 18446744073709551616 \\",18446744073709551616,-9223372036854775809,18446744073709551615])", limits);
+  const auto value = parse_json(
+      R"([-0,-0.5,"-0 18446744073709551616 \\",18446744073709551616,-9223372036854775809,18446744073709551615])",
+      limits);
   ASSERT_TRUE(value.ok()) << value.status().message();
-  EXPECT_EQ(to_json(value.value()), R"([-0.0,-0.5,"-0 18446744073709551616 \\",18446744073709551616.0,-9223372036854775808.0,18446744073709551615])");
+  EXPECT_EQ(
+      to_json(value.value()),
+      R"([-0.0,-0.5,"-0 18446744073709551616 \\",18446744073709551616.0,-9223372036854775808.0,18446744073709551615])");
   EXPECT_FALSE(parse_json("[1e400]", limits).ok());
   EXPECT_FALSE(parse_json("[01]", limits).ok());
   EXPECT_TRUE(parse_json("-0", limits).ok());
@@ -53,7 +58,8 @@ TEST(Json, DepthLimitIsExact) {
   EXPECT_TRUE(parse_json("[[[[[]]]]]", limits).ok());
   EXPECT_TRUE(parse_json("[[[[[1]]]]]", limits).ok());
   EXPECT_TRUE(parse_json(R"({"a":[{"a":[{"a":1}]}]})", limits).ok());
-  for (const char* text : {"[[[[[[]]]]]]", "[[[[[[1]]]]]]", R"({"a":[{"a":[{"a":[1]}]}]})", R"([0,[0,[0,[0,[0,{}]]]]])"})
+  for (const char* text :
+       {"[[[[[[]]]]]]", "[[[[[[1]]]]]]", R"({"a":[{"a":[{"a":[1]}]}]})", R"([0,[0,[0,[0,[0,{}]]]]])"})
     EXPECT_FALSE(parse_json(text, limits).ok()) << text;
 }
 

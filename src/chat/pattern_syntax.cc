@@ -21,137 +21,32 @@ bool is_name_part(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
 
 // Property names: general categories and the few others that stand alone. Script names are not listed: any capitalised
 // word after Script= or a known script is taken.
+constexpr std::string_view kPropertyNames =
+    "L Lu Ll Lt LC Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cs "
+    "Co Cn Letter Uppercase_Letter Lowercase_Letter Titlecase_Letter Cased_Letter Modifier_Letter "
+    "Other_Letter Mark Nonspacing_Mark Spacing_Mark Enclosing_Mark Number Decimal_Number Letter_Number "
+    "Other_Number Punctuation Connector_Punctuation Dash_Punctuation Open_Punctuation Close_Punctuation "
+    "Initial_Punctuation Final_Punctuation Other_Punctuation Symbol Math_Symbol Currency_Symbol "
+    "Modifier_Symbol Other_Symbol Separator Space_Separator Line_Separator Paragraph_Separator Other "
+    "Control Format Surrogate Private_Use Unassigned Any ASCII Assigned Alphabetic Uppercase Lowercase "
+    "White_Space Emoji Emoji_Presentation Extended_Pictographic ID_Start ID_Continue XID_Start "
+    "XID_Continue Math Dash Diacritic Ideographic Hex_Digit Latin Greek Cyrillic Han Hiragana Katakana "
+    "Hangul Arabic Hebrew Thai Devanagari Bengali Tamil Telugu Armenian Georgian Ethiopic Khmer Lao "
+    "Mongolian Myanmar Tibetan Gujarati Gurmukhi Kannada Malayalam Sinhala Bopomofo Common Inherited "
+    "Braille Coptic Cherokee ";
+
 bool is_known_property(std::string_view name) {
-  static const std::set<std::string_view> kNames = {"L",
-                                                    "Lu",
-                                                    "Ll",
-                                                    "Lt",
-                                                    "LC",
-                                                    "Lm",
-                                                    "Lo",
-                                                    "M",
-                                                    "Mn",
-                                                    "Mc",
-                                                    "Me",
-                                                    "N",
-                                                    "Nd",
-                                                    "Nl",
-                                                    "No",
-                                                    "P",
-                                                    "Pc",
-                                                    "Pd",
-                                                    "Ps",
-                                                    "Pe",
-                                                    "Pi",
-                                                    "Pf",
-                                                    "Po",
-                                                    "S",
-                                                    "Sm",
-                                                    "Sc",
-                                                    "Sk",
-                                                    "So",
-                                                    "Z",
-                                                    "Zs",
-                                                    "Zl",
-                                                    "Zp",
-                                                    "C",
-                                                    "Cc",
-                                                    "Cf",
-                                                    "Cs",
-                                                    "Co",
-                                                    "Cn",
-                                                    "Letter",
-                                                    "Uppercase_Letter",
-                                                    "Lowercase_Letter",
-                                                    "Titlecase_Letter",
-                                                    "Cased_Letter",
-                                                    "Modifier_Letter",
-                                                    "Other_Letter",
-                                                    "Mark",
-                                                    "Nonspacing_Mark",
-                                                    "Spacing_Mark",
-                                                    "Enclosing_Mark",
-                                                    "Number",
-                                                    "Decimal_Number",
-                                                    "Letter_Number",
-                                                    "Other_Number",
-                                                    "Punctuation",
-                                                    "Connector_Punctuation",
-                                                    "Dash_Punctuation",
-                                                    "Open_Punctuation",
-                                                    "Close_Punctuation",
-                                                    "Initial_Punctuation",
-                                                    "Final_Punctuation",
-                                                    "Other_Punctuation",
-                                                    "Symbol",
-                                                    "Math_Symbol",
-                                                    "Currency_Symbol",
-                                                    "Modifier_Symbol",
-                                                    "Other_Symbol",
-                                                    "Separator",
-                                                    "Space_Separator",
-                                                    "Line_Separator",
-                                                    "Paragraph_Separator",
-                                                    "Other",
-                                                    "Control",
-                                                    "Format",
-                                                    "Surrogate",
-                                                    "Private_Use",
-                                                    "Unassigned",
-                                                    "Any",
-                                                    "ASCII",
-                                                    "Assigned",
-                                                    "Alphabetic",
-                                                    "Uppercase",
-                                                    "Lowercase",
-                                                    "White_Space",
-                                                    "Emoji",
-                                                    "Emoji_Presentation",
-                                                    "Extended_Pictographic",
-                                                    "ID_Start",
-                                                    "ID_Continue",
-                                                    "XID_Start",
-                                                    "XID_Continue",
-                                                    "Math",
-                                                    "Dash",
-                                                    "Diacritic",
-                                                    "Ideographic",
-                                                    "Hex_Digit",
-                                                    "Latin",
-                                                    "Greek",
-                                                    "Cyrillic",
-                                                    "Han",
-                                                    "Hiragana",
-                                                    "Katakana",
-                                                    "Hangul",
-                                                    "Arabic",
-                                                    "Hebrew",
-                                                    "Thai",
-                                                    "Devanagari",
-                                                    "Bengali",
-                                                    "Tamil",
-                                                    "Telugu",
-                                                    "Armenian",
-                                                    "Georgian",
-                                                    "Ethiopic",
-                                                    "Khmer",
-                                                    "Lao",
-                                                    "Mongolian",
-                                                    "Myanmar",
-                                                    "Tibetan",
-                                                    "Gujarati",
-                                                    "Gurmukhi",
-                                                    "Kannada",
-                                                    "Malayalam",
-                                                    "Sinhala",
-                                                    "Bopomofo",
-                                                    "Common",
-                                                    "Inherited",
-                                                    "Braille",
-                                                    "Coptic",
-                                                    "Cherokee"};
+  static const std::set<std::string_view> names = [] {
+    std::set<std::string_view> all;
+    for (std::string_view rest = kPropertyNames; !rest.empty();) {
+      const size_t end = rest.find(' ');
+      all.insert(rest.substr(0, end));
+      rest.remove_prefix(end + 1);
+    }
+    return all;
+  }();
   if (name.starts_with("Is")) name.remove_prefix(2);
-  return kNames.contains(name);
+  return names.contains(name);
 }
 
 class Reader {

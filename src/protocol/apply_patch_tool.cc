@@ -85,9 +85,14 @@ ToolDefinition apply_patch_tool(PromptVersion version) {
   std::string description(kDescription);
   if (version == PromptVersion::kV4) description.erase(description.find("\n\n*** Begin Patch"), 1);
   tool.description = std::move(description);
-  const Json input(Json::Object{{"type", "string"},
-                                {"description", "The entire contents of the apply_patch command (the *** Begin Patch ... *** End Patch envelope)."}});
-  tool.parameters = Json::Object{{"type", "object"}, {"additionalProperties", false}, {"properties", Json::Object{{"input", input}}}, {"required", Json::Array{"input"}}};
+  const Json input(Json::Object{
+      {"type", "string"},
+      {"description",
+       "The entire contents of the apply_patch command (the *** Begin Patch ... *** End Patch envelope)."}});
+  tool.parameters = Json::Object{{"type", "object"},
+                                 {"additionalProperties", false},
+                                 {"properties", Json::Object{{"input", input}}},
+                                 {"required", Json::Array{"input"}}};
   return tool;
 }
 

@@ -12,7 +12,6 @@
 #include "base/ids.h"
 #include "kv/prefix_cache.h"
 #include "scheduler/replay_plan.h"
-#include "store/block_key.h"
 
 namespace deepinfer {
 
