@@ -14,7 +14,7 @@ demo: build
 
 build: packages
 	cmake --preset $(PRESET) -DDEEPINFER_ACCELERATOR=$(DEEPINFER_ACCELERATOR) > /dev/null
-	cmake --build $(BUILD) -j $(JOBS) --target deepinfer
+	cmake --build $(BUILD) -j $(JOBS) --target deepinfer deepinfer_codec
 	scripts/copy_libraries $(BUILD)
 
 test: test-packages
