@@ -3,6 +3,7 @@
 // SIGTERM or Ctrl-C lets running requests finish, a second one ends the program.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <memory>
@@ -97,6 +98,14 @@ Status check_ranges(const ServeArguments& a) {
   return outside("--drain-seconds", a.drain_s, 0, 86'400);
 }
 
+// Every connection is a descriptor: as many as this process may have, where the usual soft limit allows 1,024.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 void announce(const ServeArguments& arguments, const Service& service, const std::string& name, double seconds) {
   const std::string url = fmt::format("http://{}:{}", arguments.host, service.port());
   const Inference& inference = service.inference();
@@ -134,6 +143,7 @@ Status run_until_stopped(const ServeArguments& arguments, Service& service, Stop
 
 Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
   set_log(LogLevel::kInfo, arguments.log == "json" ? LogFormat::kJson : LogFormat::kHuman);
+  raise_descriptor_limit();
   const SystemClock clock;
   const int64_t begin_ns = clock.monotonic_ns();
   ASSIGN_OR_RETURN(ServiceOptions options, service_options(arguments));
