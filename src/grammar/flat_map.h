@@ -8,6 +8,13 @@
 
 namespace deepinfer {
 
+// Every input bit reaches the low bits (the finaliser of MurmurHash3).
+inline uint64_t mixed_bits(uint64_t h) {
+  h = (h ^ h >> 33) * 0xFF51AFD7ED558CCDull;
+  h = (h ^ h >> 33) * 0xC4CEB9FE1A85EC53ull;
+  return h ^ h >> 33;
+}
+
 class FlatMap {
  public:
   static constexpr uint32_t kAbsent = ~uint32_t{0};
@@ -39,10 +46,7 @@ class FlatMap {
     uint64_t key;
     uint32_t value;
   };
-  size_t place(uint64_t key) const {
-    const uint64_t h = (key ^ key >> 32) * 0x9E3779B97F4A7C15ull;
-    return (h >> 20) & (places_.size() - 1);
-  }
+  size_t place(uint64_t key) const { return mixed_bits(key) & (places_.size() - 1); }
   void put(uint64_t key, uint32_t value) {
     size_t at = place(key);
     while (places_[at].key != kFree) at = (at + 1) & (places_.size() - 1);
@@ -83,7 +87,7 @@ class HashIndex {
   struct Place {
     uint32_t tag, low, id;
   };
-  size_t place(uint64_t hash) const { return (hash * 0x9E3779B97F4A7C15ull >> 24) & (places_.size() - 1); }
+  size_t place(uint64_t hash) const { return mixed_bits(hash) & (places_.size() - 1); }
   void put(uint64_t hash, uint32_t id) {
     size_t at = place(hash);
     while (places_[at].id != FlatMap::kAbsent) at = (at + 1) & (places_.size() - 1);

@@ -114,52 +114,63 @@ void Grammar::walk(const TokenIndex::Trie& trie, StateId state, Found&& found) {
   }
 }
 
-void Grammar::compute_mask(StateId state, std::span<uint32_t> row) {
+void Grammar::compute_mask(StateId state, const TokenIndex::Tier& tier, std::span<uint32_t> row) {
   std::ranges::fill(row, 0u);
   const auto set = [&](TokenId id) { allow(row, id); };
-  if (!machine_.absorbs(state, TokenIndex::plain_chars())) {
-    walk(index_->all(), state, set);
-  } else {
-    std::ranges::copy(index_->plain_mask(), row.begin());
-    if (machine_.is_plain_body(state, TokenIndex::plain_chars())) {
-      const StateId after = machine_.step(state, '"');
-      std::ranges::for_each(index_->quote_ends(), set);
-      walk(index_->after_quote(), after,
-           [&](TokenId list) { std::ranges::for_each(index_->quoted_tokens(list), set); });
-      walk(index_->other(), state, set);
-    } else {
-      walk(index_->not_plain(), state, set);
-    }
+  const uint32_t absorbed = machine_.num_absorbed(state, TokenIndex::plain_chars());
+  const bool is_body = machine_.is_body(state);
+  if (absorbed == 0 || (!is_body && absorbed < tier.plain_masks.size())) {
+    walk(tier.all, state, set);
+    return;
   }
-  std::vector<TokenId> controls;
-  machine_.next_controls(state, controls);
-  std::ranges::for_each(controls, set);
-  if (machine_.is_accepting(state)) std::ranges::for_each(options_.end_ids, set);
+  std::ranges::copy(tier.plain_masks[std::min<size_t>(absorbed, tier.plain_masks.size()) - 1], row.begin());
+  if (!is_body || absorbed < tier.chars_before_quote_max || !machine_.may_close(state)) {
+    walk(tier.not_plain, state, set);
+    return;
+  }
+  const StateId after = machine_.step(state, '"');
+  std::ranges::for_each(tier.quote_ends, set);
+  walk(tier.after_quote, after,
+       [&](TokenId list) { std::ranges::for_each(tier.quoted[static_cast<size_t>(list)], set); });
+  walk(tier.other, state, set);
+}
+
+void Grammar::add_mask(StateId state, size_t tier, std::span<uint32_t> row) {
+  const TokenIndex::Tier& tokens = index_->tiers()[tier];
+  const StateId same = machine_.saturated(state, static_cast<int>(tier), tokens.token_bytes_max);
+  const uint64_t key = uint64_t{same} << 1 | tier;
+  const auto known = masks_.find(key);
+  if (known == masks_.end()) {
+    scratch_.resize(row.size());
+    compute_mask(same, tokens, scratch_);
+    for (size_t i = 0; i < row.size(); ++i) row[i] |= scratch_[i];
+    remember(key, scratch_);
+    return;
+  }
+  const Mask& mask = known->second;
+  if (mask.is_sparse) {
+    for (const uint32_t id : mask.words) allow(row, static_cast<TokenId>(id));
+  } else {
+    for (size_t i = 0; i < row.size(); ++i) row[i] |= mask.words[i];
+  }
+  recent_.splice(recent_.begin(), recent_, mask.place);
 }
 
 Status Grammar::fill_mask(StateId state, std::span<uint32_t> row) {
   const std::lock_guard lock(mutex_);
-  const StateId same = machine_.saturated(state, index_->token_bytes_max());
-  const auto known = masks_.find(same);
-  if (known != masks_.end()) {
-    const Mask& mask = known->second;
-    if (mask.is_sparse) {
-      std::ranges::fill(row, 0u);
-      for (const uint32_t id : mask.words) allow(row, static_cast<TokenId>(id));
-    } else {
-      std::ranges::copy(mask.words, row.begin());
-    }
-    recent_.splice(recent_.begin(), recent_, mask.place);
-  } else {
-    compute_mask(same, row.first(index_->num_words()));
-    std::ranges::fill(row.subspan(index_->num_words()), 0u);
-    remember(same, row.first(index_->num_words()));
-  }
+  std::ranges::fill(row, 0u);
+  const std::span<uint32_t> used = row.first(index_->num_words());
+  for (size_t tier = 0; tier < index_->tiers().size(); ++tier) add_mask(state, tier, used);
+  std::vector<TokenId> controls;
+  machine_.next_controls(state, controls);
+  for (const TokenId id : controls) allow(used, id);
+  if (machine_.is_accepting(state))
+    for (const TokenId id : options_.end_ids) allow(used, id);
   if (!machine_.failure().empty()) return resource_exhausted("grammar: " + machine_.failure());
   return {};
 }
 
-void Grammar::remember(StateId state, std::span<const uint32_t> row) {
+void Grammar::remember(uint64_t key, std::span<const uint32_t> row) {
   Mask mask;
   size_t num_ids = 0;
   for (const uint32_t word : row) num_ids += static_cast<size_t>(std::popcount(word));
@@ -171,10 +182,10 @@ void Grammar::remember(StateId state, std::span<const uint32_t> row) {
   } else {
     mask.words.assign(row.begin(), row.end());
   }
-  recent_.push_front(state);
+  recent_.push_front(key);
   mask.place = recent_.begin();
   mask_bytes_ += mask.words.size() * 4 + 96;
-  masks_.emplace(state, std::move(mask));
+  masks_.emplace(key, std::move(mask));
   while (mask_bytes_ > options_.mask_cache_bytes_max && recent_.size() > 1) {
     const auto oldest = masks_.find(recent_.back());
     mask_bytes_ -= oldest->second.words.size() * 4 + 96;

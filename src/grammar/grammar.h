@@ -75,20 +75,23 @@ class Grammar {
   struct Mask {
     bool is_sparse = false;
     std::vector<uint32_t> words;  // the row, or the ids
-    std::list<StateId>::iterator place;
+    std::list<uint64_t>::iterator place;
   };
   StateId step_locked(StateId state, std::string_view bytes);
-  void compute_mask(StateId state, std::span<uint32_t> row);
+  // Adds the tokens of one tier to the row, from the cache or by a walk.
+  void add_mask(StateId state, size_t tier, std::span<uint32_t> row);
+  void compute_mask(StateId state, const TokenIndex::Tier& tier, std::span<uint32_t> row);
   template <typename Found>
   void walk(const TokenIndex::Trie& trie, StateId state, Found&& found);
-  void remember(StateId state, std::span<const uint32_t> row);
+  void remember(uint64_t key, std::span<const uint32_t> row);
 
   std::shared_ptr<const TokenIndex> index_;
   GrammarOptions options_;
   std::mutex mutex_;
   Machine machine_;
-  std::unordered_map<StateId, Mask> masks_;
-  std::list<StateId> recent_;  // most recent first
+  std::unordered_map<uint64_t, Mask> masks_;  // by state and tier
+  std::vector<uint32_t> scratch_;
+  std::list<uint64_t> recent_;  // most recent first
   size_t mask_bytes_ = 0;
 };
 

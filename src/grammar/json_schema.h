@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // JSON Schema to a grammar node. Draft 2020-12 with the spellings of drafts 4 to 2019-09. The grammar accepts exactly
-// the JSON texts (with the spellings of number_language.h for numbers, every string escape, and the white-space policy)
-// whose value satisfies the schema, or the schema is refused: unimplemented names keyword and path, invalid_argument
-// what is no schema, resource_exhausted the limit. Members of one object that no schema names may repeat a key.
+// the JSON texts (with the spellings of number_language.h for numbers, of string_scan.h for strings, and the
+// white-space policy) whose value satisfies the schema, or the schema is refused: unimplemented names keyword and path,
+// invalid_argument what is no schema, resource_exhausted the limit. Members of one object that no schema names may
+// repeat a key.
 #pragma once
 
 #include <string>

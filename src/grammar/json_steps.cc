@@ -62,7 +62,9 @@ class KeyStep {
       add(key, true);
     } else if (scan.result == CharScan::Result::kPartial) {
       key.phase = scan.phase;
-      if (is_live(key, scan.begin, scan.end)) add(key, false);
+      if (is_live(key, scan.begin, scan.end) ||
+          (scan.is_escape && (is_live(key, '"', '"' + 1) || is_live(key, '\\', '\\' + 1))))
+        add(key, false);
     }
   }
 

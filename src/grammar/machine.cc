@@ -12,7 +12,9 @@ namespace {
 
 using Kind = GrammarNode::Kind;
 
-bool meets(const CharSet& set, char32_t begin, char32_t end) {
+bool meets(const CharSet& set, const CharScan& scan) {
+  const char32_t begin = scan.begin, end = scan.end;
+  if (scan.is_escape && (set.contains('"') || set.contains('\\'))) return true;
   auto after = std::ranges::upper_bound(set.spans(), begin, {}, &CharSet::Span::begin);
   if (after != set.spans().end() && after->begin < end) return true;
   return after != set.spans().begin() && std::prev(after)->end > begin;
@@ -21,7 +23,7 @@ bool meets(const CharSet& set, char32_t begin, char32_t end) {
 }  // namespace
 
 Machine::Machine(std::unique_ptr<GrammarProgram> program, const MachineLimits& limits)
-    : program_(std::move(program)), limits_(limits) {
+    : program_(std::move(program)), limits_(limits), program_bytes_(program_->num_bytes()) {
   states_.emplace_back();  // kDead: no items
   std::vector<Item> accept{{GrammarProgram::kAccept, 0, 0, kDead}};
   const StateId end = intern(accept);
@@ -40,7 +42,7 @@ void Machine::fail(std::string reason) {
 
 size_t Machine::num_bytes() const {
   return items_.size() * sizeof(Item) + states_.size() * (sizeof(State) + 40) + num_blocks_ * sizeof(Block) +
-         json_states_.num_bytes() + program_->num_bytes();
+         json_states_.num_bytes() + program_->regexes.num_bytes() + program_bytes_;
 }
 
 StateId Machine::intern(std::vector<Item>& items) {
@@ -122,7 +124,7 @@ void Machine::step_item(const Item& item, uint8_t byte, Closure& closure) {
 void Machine::step_raw(const Item& item, uint8_t byte, Closure& closure) {
   RegexPool& regexes = program_->regexes;
   const CharScan scan = scan_raw(item.b, byte);
-  if (scan.result == CharScan::Result::kPartial && meets(regexes.live_chars(item.a), scan.begin, scan.end))
+  if (scan.result == CharScan::Result::kPartial && meets(regexes.live_chars(item.a), scan))
     closure.add({item.node, item.a, scan.phase, item.frame});
   if (scan.result != CharScan::Result::kChar) return;
   const RegexId next = regexes.derive(item.a, scan.begin);
@@ -140,7 +142,7 @@ void Machine::step_string(const Item& item, uint8_t byte, Closure& closure) {
       if (regexes.is_nullable(item.a)) closure.pop(item.frame);
       return;
     case CharScan::Result::kPartial:
-      if (item.b == kPhaseOpen ? regexes.has_text(item.a) : meets(regexes.live_chars(item.a), scan.begin, scan.end))
+      if (item.b == kPhaseOpen ? regexes.has_text(item.a) : meets(regexes.live_chars(item.a), scan))
         closure.add({item.node, item.a, scan.phase, item.frame});
       return;
     case CharScan::Result::kChar: {
@@ -151,14 +153,15 @@ void Machine::step_string(const Item& item, uint8_t byte, Closure& closure) {
   }
 }
 
-StateId Machine::saturated(StateId state, uint32_t token_bytes_max) {
-  if (states_[state].saturated != ~0u) return states_[state].saturated;
+StateId Machine::saturated(StateId state, int tier, uint32_t bytes_max) {
+  const auto slot = static_cast<size_t>(tier);
+  if (states_[state].saturated[slot] != ~0u) return states_[state].saturated[slot];
   std::vector<Item> copy = items(state);
   for (Item& item : copy)
     if (item.node == GrammarProgram::kRaw || item.node == GrammarProgram::kString)
-      item.a = program_->regexes.saturated(item.a, token_bytes_max);
+      item.a = program_->regexes.saturated(item.a, bytes_max);
   const StateId result = intern(copy);
-  states_[state].saturated = result;
+  states_[state].saturated[slot] = result;
   return result;
 }
 
@@ -167,26 +170,26 @@ uint64_t Machine::bytes_to_end(StateId state) {
   return bytes_to_end_->of_state(*this, json_states_, state);
 }
 
-bool Machine::absorbs(StateId state, const CharSet& set) const {
+uint32_t Machine::num_absorbed(StateId state, const CharSet& set) const {
+  uint32_t most = 0;
   for (uint32_t i = states_[state].begin; i < states_[state].end; ++i) {
     const Item& item = items_[i];
-    if ((item.node == GrammarProgram::kString || item.node == GrammarProgram::kRaw) && item.b == kPhaseStart &&
-        program_->regexes.absorbs(item.a, set))
-      return true;
+    if ((item.node == GrammarProgram::kString || item.node == GrammarProgram::kRaw) && item.b == kPhaseStart)
+      most = std::max(most, program_->regexes.num_absorbed(item.a, set));
     if (program_->nodes[item.node].kind == Kind::kObject && json_item::phase(item.b) == json_item::kKey) {
       const JsonStates::Key& key = json_states_.key(json_item::payload(item.b));
-      if (key.other >= 0 && key.phase == kPhaseStart && program_->regexes.absorbs(key.keys, set)) return true;
+      if (key.other >= 0 && key.phase == kPhaseStart)
+        most = std::max(most, program_->regexes.num_absorbed(key.keys, set));
     }
   }
-  return false;
+  return most;
 }
 
-bool Machine::is_plain_body(StateId state, const CharSet& set) const {
+bool Machine::is_body(StateId state) const {
   const State& s = states_[state];
   if (s.end != s.begin + 1) return false;
   const Item& item = items_[s.begin];
-  return item.node == GrammarProgram::kString && item.b == kPhaseStart && program_->regexes.is_nullable(item.a) &&
-         program_->regexes.absorbs(item.a, set);
+  return item.node == GrammarProgram::kString && item.b == kPhaseStart && program_->regexes.is_repeat(item.a);
 }
 
 }  // namespace deepinfer

@@ -76,12 +76,15 @@ class Machine {
   bool is_accepting(StateId state) const { return states_[state].is_accepting; }
   // Control tokens that may come next.
   void next_controls(StateId state, std::vector<TokenId>& out) const;
-  // The state that has the same mask for all tokens of up to `token_bytes_max` bytes; its counters are small.
-  StateId saturated(StateId state, uint32_t token_bytes_max);
-  // If the state is in a string body in which every text of `set` may follow forever.
-  bool absorbs(StateId state, const CharSet& set) const;
-  // The state is only that of one JSON string body that `absorbs`; after the closing quote comes step(state, '"').
-  bool is_plain_body(StateId state, const CharSet& set) const;
+  // The state that has the same mask for all tokens of up to `bytes_max` bytes; its counters are small. There are two
+  // tiers of tokens, each with its one `bytes_max`.
+  StateId saturated(StateId state, int tier, uint32_t bytes_max);
+  // How many characters of `set` may follow in some string or text of the state, whatever they are.
+  uint32_t num_absorbed(StateId state, const CharSet& set) const;
+  // The state is that of one JSON string body alone whose rest is a count of characters of one class.
+  bool is_body(StateId state) const;
+  // That body may end at any time: behind its quote comes step(state, '"'). Precondition: is_body(state).
+  bool may_close(StateId state) const { return program_->regexes.is_nullable(items_[states_[state].begin].a); }
 
   // About how few bytes lead to an accepting state; bytes_to_end.h.
   uint64_t bytes_to_end(StateId state);
@@ -108,7 +111,7 @@ class Machine {
     uint32_t begin = 0, end = 0;  // of items_
     bool is_accepting = false;
     std::array<std::unique_ptr<Block>, 8> blocks;
-    StateId saturated = ~0u;
+    std::array<StateId, 2> saturated = {~0u, ~0u};
   };
   StateId step_slow(StateId state, uint8_t byte);
   StateId intern(std::vector<Item>& items);
@@ -119,6 +122,7 @@ class Machine {
 
   std::unique_ptr<GrammarProgram> program_;
   MachineLimits limits_;
+  size_t program_bytes_;
   std::vector<Item> items_;
   std::vector<State> states_;
   HashIndex interned_;

@@ -57,7 +57,7 @@ void GrammarProgram::find_nullable() {
 }
 
 size_t GrammarProgram::num_bytes() const {
-  size_t bytes = regexes.num_bytes() + nodes.size() * sizeof(GrammarNode) + children.size() * sizeof(NodeId);
+  size_t bytes = nodes.size() * sizeof(GrammarNode) + children.size() * sizeof(NodeId);
   for (const ObjectShape& shape : objects)
     for (const ObjectShape::Member& member : shape.members) bytes += sizeof(member) + member.name.size() * 4;
   for (const ArrayShape& shape : arrays)

@@ -242,17 +242,30 @@ RegexId RegexPool::repeat(RegexId a, uint32_t min, uint32_t max) {
   return intern({Kind::kRepeat, min == 0 || inner.nullable, inner.simple, a, min, max, 0});
 }
 
-bool RegexPool::absorbs(RegexId id, const CharSet& set) const {
+uint32_t RegexPool::num_absorbed(RegexId id, const CharSet& set) const {
   const Node& node = nodes_[id];
+  uint32_t most = 0;
   switch (node.kind) {
     case Kind::kRepeat: {
       const Node& inner = nodes_[node.a];
-      return node.c == kInfinite && inner.kind == Kind::kChars && sets_[inner.a].intersection(set) == set;
+      return inner.kind == Kind::kChars && sets_[inner.a].intersection(set) == set ? node.c : 0;
     }
-    case Kind::kConcat: return nodes_[node.b].simple && absorbs(node.a, set);
+    case Kind::kConcat: return nodes_[node.b].simple ? num_absorbed(node.a, set) : 0;
     case Kind::kEither:
-      return std::any_of(lists_.begin() + node.a, lists_.begin() + node.b, [&](RegexId x) { return absorbs(x, set); });
-    default: return false;
+      for (uint32_t i = node.a; i < node.b; ++i) most = std::max(most, num_absorbed(lists_[i], set));
+      return most;
+    case Kind::kBoth: {  // counters of whole classes: none ends before the least
+      most = kInfinite;
+      uint32_t least_needed = 0;
+      for (uint32_t i = node.a; i < node.b; ++i) {
+        const Node& part = nodes_[lists_[i]];
+        if (part.kind != Kind::kRepeat) return 0;
+        most = std::min(most, num_absorbed(lists_[i], set));
+        least_needed = std::max(least_needed, part.b);
+      }
+      return least_needed <= most ? most : 0;
+    }
+    default: return 0;
   }
 }
 

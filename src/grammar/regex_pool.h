@@ -50,6 +50,7 @@ class RegexPool {
   RegexId multiple_of(DecimalDivisor divisor);
 
   bool is_nullable(RegexId id) const { return nodes_[id].nullable; }
+  bool is_repeat(RegexId id) const { return nodes_[id].kind == Kind::kRepeat; }
   RegexId derive(RegexId id, char32_t code_point);
   // Whether some text is in the language. Beyond a search limit the answer is true.
   bool has_text(RegexId id);
@@ -58,8 +59,8 @@ class RegexPool {
   const CharSet& live_chars(RegexId id);
   // The same expression with every counter above `cap` replaced so that no text of up to `cap` code points can tell.
   RegexId saturated(RegexId id, uint32_t cap);
-  // Every text of characters of `set` is a prefix of the language and stays so.
-  bool absorbs(RegexId id, const CharSet& set) const;
+  // How many characters of `set` in a row are certain to be a prefix of the language: kInfinite, a count, or 0.
+  uint32_t num_absorbed(RegexId id, const CharSet& set) const;
   // Length in code points of the shortest text; bounded search as in has_text, kInfinite when none was found.
   uint32_t shortest(RegexId id);
   // The next code point of a shortest text. Precondition: shortest(id) is finite and not 0.

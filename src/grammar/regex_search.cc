@@ -82,23 +82,30 @@ bool RegexPool::has_text(RegexId id) {
 
 bool RegexPool::search_text(RegexId start) {
   std::vector<RegexId> stack{start};
-  std::unordered_set<RegexId> seen{start};
+  std::unordered_map<RegexId, RegexId> parents{{start, start}};
+  // All states on the way to one with a text have one too.
+  const auto remember_way = [&](RegexId id) {
+    for (;; id = parents[id]) {
+      if (has_text_.find(id) == FlatMap::kAbsent) has_text_.insert(id, 1);
+      if (id == start) return true;
+    }
+  };
   while (!stack.empty()) {
     const RegexId id = stack.back();
     stack.pop_back();
     const uint32_t known = has_text_.find(id);
-    if (nodes_[id].nullable || nodes_[id].simple || known == 1) return true;
+    if (nodes_[id].nullable || nodes_[id].simple || known == 1) return remember_way(id);
     if (known == 0) continue;
-    if (seen.size() > kSearchMax || is_full_) return true;
+    if (parents.size() > kSearchMax || is_full_) return true;
     std::vector<char32_t> points = representatives(id);
     if (points.size() > kRepresentativesMax) points.resize(kRepresentativesMax);
     for (size_t i = points.size() - 1; i-- > 0;) {
       if (points[i] == 0xD800) continue;
       const RegexId next = derive(id, points[i]);
-      if (next != kNone && seen.insert(next).second) stack.push_back(next);
+      if (next != kNone && parents.emplace(next, id).second) stack.push_back(next);
     }
   }
-  for (const RegexId id : seen)
+  for (const auto& [id, parent] : parents)
     if (has_text_.find(id) == FlatMap::kAbsent) has_text_.insert(id, 0);
   return false;
 }

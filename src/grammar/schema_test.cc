@@ -110,10 +110,11 @@ TEST(JsonSchema, OrderOfMembers) {
 }
 
 TEST(JsonSchema, EscapesMeanTheirCharacters) {
-  expect(R"({"const":"aé\ud83d\ude00\n"})", {R"("aé😀\n")", R"("\u0061\u00e9\uD83D\uDE00\u000a")"}, {R"("a\ud83d")"});
-  expect(R"({"maxLength":1})", {R"("\ud83d\ude00")", R"("😀")", R"("\n")"}, {R"("ab")"});
-  expect(R"({"properties":{"é":{"type":"null"}},"additionalProperties":false})", {R"({"\u00e9":null})", "{}"},
-         {R"({"e":null})"});
+  expect(R"({"const":"aé\ud83d\ude00\n\"\u0001"})", {R"("aé😀\n\"\u0001")", R"("aé😀\u000a\"\u0001")"},
+         {R"("a\u00e9😀\n\"\u0001")", R"("aé😀\n\"\u0002")"});
+  expect(R"({"maxLength":1})", {R"("😀")", R"("\n")", R"("\\")"}, {R"("ab")", R"("\ud83d")"});
+  expect(R"({"properties":{"é\n":{"type":"null"}},"additionalProperties":false})", {R"({"é\n":null})", "{}"},
+         {R"({"e\n":null})"});
 }
 
 TEST(JsonSchema, OneOfWithoutDiscriminator) {

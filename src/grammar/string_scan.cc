@@ -7,16 +7,8 @@ namespace deepinfer {
 namespace {
 
 // Phase: kind in the upper 4 bits.
-enum Kind : uint32_t {
-  kStart = 0,
-  kOpen = 1,
-  kBackslash = 2,
-  kHex = 3,
-  kLowBackslash = 4,
-  kLowU = 5,
-  kLowHex = 6,
-  kUtf8 = 7
-};
+enum Kind : uint32_t { kStart = 0, kOpen = 1, kBackslash = 2, kHex = 3, kUtf8 = 4 };
+constexpr char32_t kControlEnd = 0x20;
 constexpr uint32_t kKindShift = 28, kCountShift = 24, kValueMask = (1u << 24) - 1;
 
 CharScan partial(Kind kind, uint32_t count, uint32_t value, char32_t begin, char32_t end) {
@@ -57,47 +49,27 @@ int hex_digit(uint8_t byte) {
 CharScan after_backslash(uint8_t byte) {
   switch (byte) {
     case '"':
-    case '\\':
-    case '/': return character(byte);
+    case '\\': return character(byte);
     case 'b': return character('\b');
     case 'f': return character('\f');
     case 'n': return character('\n');
     case 'r': return character('\r');
     case 't': return character('\t');
-    case 'u': return partial(kHex, 0, 0, 0, 0x110000);
+    case 'u': return partial(kHex, 0, 0, 0, kControlEnd);
     default: return {};
   }
 }
 
-CharScan first_hex(uint32_t phase, uint8_t byte) {
+// Only control characters are written as \u00XX: every other character has one spelling, itself.
+CharScan hex_of_control(uint32_t phase, uint8_t byte) {
   const int digit = hex_digit(byte);
   if (digit < 0) return {};
   const uint32_t count = (phase >> kCountShift & 15) + 1;
   const uint32_t value = (phase & kValueMask) << 4 | static_cast<uint32_t>(digit);
   const uint32_t left = 4 * (4 - count);
-  const char32_t begin = value << left, end = (value + 1) << left;
-  if (begin >= 0xDC00 && end <= 0xE000) return {};
-  if (count < 4) return partial(kHex, count, value, begin, begin < 0xDC00 && end > 0xD800 ? 0x110000 : end);
-  if (value >= 0xD800 && value < 0xDC00) {
-    const char32_t first = 0x10000 + ((value - 0xD800) << 10);
-    return partial(kLowBackslash, 0, value, first, first + 0x400);
-  }
-  return character(value);
-}
-
-// Value: the high surrogate's lower 10 bits << 12 | digits so far.
-CharScan second_hex(uint32_t phase, uint8_t byte) {
-  const int digit = hex_digit(byte);
-  if (digit < 0) return {};
-  const uint32_t count = (phase >> kCountShift & 15) + 1;
-  const uint32_t high = (phase & kValueMask) >> 12;
-  const uint32_t low = (phase & 0xFFF) << 4 | static_cast<uint32_t>(digit);
-  const uint32_t left = 4 * (4 - count);
-  const uint32_t begin = std::max<uint32_t>(low << left, 0xDC00), end = std::min<uint32_t>((low + 1) << left, 0xE000);
-  if (begin >= end) return {};
-  const char32_t base = 0x10000 + (high << 10);
-  if (count == 4) return character(base + (low - 0xDC00));
-  return partial(kLowHex, count, high << 12 | low, base + (begin - 0xDC00), base + (end - 0xDC00));
+  if (value << left >= kControlEnd) return {};
+  if (count == 4) return character(value);
+  return partial(kHex, count, value, value << left, std::min<char32_t>((value + 1) << left, kControlEnd));
 }
 
 }  // namespace
@@ -107,24 +79,14 @@ CharScan scan_raw(uint32_t phase, uint8_t byte) {
 }
 
 CharScan scan_json_string(uint32_t phase, uint8_t byte) {
-  const uint32_t value = phase & kValueMask;
   switch (phase >> kKindShift) {
     case kStart:
       if (byte == '"') return {CharScan::Result::kQuote, 0, 0, 0};
-      if (byte == '\\') return partial(kBackslash, 0, 0, 0, 0x110000);
+      if (byte == '\\') return {CharScan::Result::kPartial, kBackslash << kKindShift, 0, kControlEnd, true};
       return byte < 0x20 ? CharScan{} : utf8_lead(byte);
     case kOpen: return byte == '"' ? CharScan{CharScan::Result::kPartial, kPhaseStart, 0, 0x110000} : CharScan{};
     case kBackslash: return after_backslash(byte);
-    case kHex: return first_hex(phase, byte);
-    case kLowBackslash: {
-      const char32_t first = 0x10000 + ((value - 0xD800) << 10);
-      return byte == '\\' ? partial(kLowU, 0, value, first, first + 0x400) : CharScan{};
-    }
-    case kLowU: {
-      const char32_t first = 0x10000 + ((value - 0xD800) << 10);
-      return byte == 'u' ? partial(kLowHex, 0, (value - 0xD800) << 12, first, first + 0x400) : CharScan{};
-    }
-    case kLowHex: return second_hex(phase, byte);
+    case kHex: return hex_of_control(phase, byte);
     case kUtf8: return utf8_more(phase, byte);
     default: return {};
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Code points out of bytes, one byte at a time: UTF-8 (Unicode table 3-7) and, inside JSON strings, escapes (RFC 8259,
-// surrogate pairs join; lone surrogates are refused). The phase is a number so that it can be part of a state.
+// Code points out of bytes, one byte at a time: UTF-8 (Unicode table 3-7) and, inside JSON strings, escapes (RFC 8259).
+// A string is written in one way: escaped is what must be, a quote, a backslash and control characters (short or as
+// four hexadecimal digits). The phase is a number so that it can be part of a state.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@ struct CharScan {
   Result result = Result::kDead;
   uint32_t phase = 0;           // kPartial
   char32_t begin = 0, end = 0;  // kPartial: the code points this may become; kChar: begin
+  bool is_escape = false;       // kPartial: it may also become a quote or a backslash
 };
 
 constexpr uint32_t kPhaseStart = 0;        // between code points

@@ -11,7 +11,7 @@ namespace deepinfer {
 namespace {
 
 using Entry = std::pair<std::string_view, TokenId>;
-constexpr size_t kTokenBytesMax = 255;
+constexpr size_t kShortBytes = 16, kTokenBytesMax = 255;
 
 void append_subtree(const std::vector<Entry>& entries, size_t begin, size_t end, size_t depth, TokenIndex::Trie& trie) {
   while (begin < end) {
@@ -34,15 +34,21 @@ TokenIndex::Trie trie_of(std::vector<Entry> entries) {
   return trie;
 }
 
-// Bytes of plain characters at the start; a cut-off code point ends them.
-size_t plain_bytes(std::string_view text) {
-  size_t at = 0;
-  while (at < text.size()) {
-    const CodePoint c = decode_utf8(text.substr(at));
+struct Plain {
+  size_t bytes = 0;
+  uint32_t chars = 0;
+};
+
+// The plain characters at the start; a cut-off code point ends them.
+Plain plain_start(std::string_view text) {
+  Plain plain;
+  while (plain.bytes < text.size()) {
+    const CodePoint c = decode_utf8(text.substr(plain.bytes));
     if (c.num_bytes == 0 || !TokenIndex::plain_chars().contains(c.value)) break;
-    at += c.num_bytes;
+    plain.bytes += c.num_bytes;
+    ++plain.chars;
   }
-  return at;
+  return plain;
 }
 
 }  // namespace
@@ -52,42 +58,68 @@ const CharSet& TokenIndex::plain_chars() {
     CharSet special = CharSet::range(0, 0x20);
     special.add('"', '"' + 1);
     special.add('\\', '\\' + 1);
+    special.add(0x2028, 0x202A);
     return special.complement();
   }();
   return set;
 }
 
+// The tokens of one tier, sorted into its tables.
+struct TokenIndex::Entries {
+  std::vector<Entry> all, not_plain, other;
+  std::map<std::string_view, std::vector<TokenId>> by_suffix;
+  std::map<uint32_t, std::vector<TokenId>> plain;  // by number of characters
+
+  void add(std::string_view bytes, TokenId id, Tier& tier) {
+    tier.token_bytes_max = std::max(tier.token_bytes_max, static_cast<uint32_t>(bytes.size()));
+    all.emplace_back(bytes, id);
+    const Plain start = plain_start(bytes);
+    if (start.bytes == bytes.size()) {
+      plain[start.chars].push_back(id);
+      return;
+    }
+    not_plain.emplace_back(bytes, id);
+    if (bytes[start.bytes] == '"') {
+      by_suffix[bytes.substr(start.bytes + 1)].push_back(id);
+      tier.chars_before_quote_max = std::max(tier.chars_before_quote_max, start.chars);
+    } else {
+      other.emplace_back(bytes, id);
+    }
+  }
+
+  void finish(Tier& tier, size_t num_words) {
+    std::vector<Entry> suffixes;
+    for (auto& [suffix, ids] : by_suffix) {
+      if (suffix.empty()) {
+        tier.quote_ends = ids;
+        continue;
+      }
+      suffixes.emplace_back(suffix, static_cast<TokenId>(tier.quoted.size()));
+      tier.quoted.push_back(ids);
+    }
+    tier.all = trie_of(std::move(all));
+    tier.not_plain = trie_of(std::move(not_plain));
+    tier.other = trie_of(std::move(other));
+    tier.after_quote = trie_of(std::move(suffixes));
+    std::vector<uint32_t> row(num_words, 0);
+    for (uint32_t n = 1; n <= (plain.empty() ? 1 : plain.rbegin()->first); ++n) {
+      for (const TokenId id : plain[n]) row[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+      tier.plain_masks.push_back(row);
+    }
+  }
+};
+
 TokenIndex::TokenIndex(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {
   const int64_t num_ids = tokenizer_->vocab_size();
-  plain_mask_.assign(static_cast<size_t>((num_ids + 31) / 32), 0);
-  std::vector<Entry> all, not_plain, other, suffixes;
-  std::map<std::string_view, std::vector<TokenId>> by_suffix;
+  num_words_ = static_cast<size_t>((num_ids + 31) / 32);
+  std::array<Entries, 2> entries;
   for (TokenId id = 0; id < num_ids; ++id) {
     const std::string_view bytes = tokenizer_->token_bytes(id);
     if (bytes.empty() || bytes.size() > kTokenBytesMax || tokenizer_->is_control(id)) continue;
-    token_bytes_max_ = std::max(token_bytes_max_, static_cast<uint32_t>(bytes.size()));
-    all.emplace_back(bytes, id);
-    const size_t plain = plain_bytes(bytes);
-    if (plain == bytes.size()) {
-      plain_mask_[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
-      continue;
-    }
-    not_plain.emplace_back(bytes, id);
-    if (bytes[plain] == '"') by_suffix[bytes.substr(plain + 1)].push_back(id);
-    else other.emplace_back(bytes, id);
+    const size_t tier = bytes.size() <= kShortBytes ? 0 : 1;
+    entries[tier].add(bytes, id, tiers_[tier]);
   }
-  for (auto& [suffix, ids] : by_suffix) {
-    if (suffix.empty()) {
-      quote_ends_ = ids;
-      continue;
-    }
-    suffixes.emplace_back(suffix, static_cast<TokenId>(quoted_.size()));
-    quoted_.push_back(ids);
-  }
-  all_ = trie_of(std::move(all));
-  not_plain_ = trie_of(std::move(not_plain));
-  other_ = trie_of(std::move(other));
-  after_quote_ = trie_of(std::move(suffixes));
+  for (size_t i = 0; i < 2; ++i) entries[i].finish(tiers_[i], num_words_);
 }
 
 }  // namespace deepinfer

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // A vocabulary arranged for masks: tries over token bytes in depth-first order, and the tokens that consist of nothing
-// but ordinary characters of a JSON string, which need no walk at all. Control tokens are in no trie: text never makes
-// one. Immutable; shared by all grammars of a tokenizer.
+// but ordinary characters of a JSON string, which need no walk. Long tokens are kept apart (tier 1): counters matter to
+// short tokens near their end only, so the short tokens' masks are shared by more states. Control tokens are in no
+// trie: text never makes one. Immutable; shared by all grammars of a tokenizer.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -21,35 +23,39 @@ class TokenIndex {
   struct Node {
     uint32_t next;  // node after this subtree
     uint8_t byte;
-    uint8_t depth;  // bytes before this one; tokens are cut off at 255
+    uint8_t depth;  // bytes before this one
     TokenId token;  // -1: none ends here
   };
   using Trie = std::vector<Node>;  // depth first, without the root
 
+  struct Tier {
+    uint32_t token_bytes_max = 0;
+    Trie all;
+    Trie not_plain;
+    // Tokens whose first byte that is not plain is a quote: what follows the quote, a list of tokens per node.
+    Trie after_quote;
+    std::vector<std::vector<TokenId>> quoted;
+    std::vector<TokenId> quote_ends;  // nothing follows the quote
+    uint32_t chars_before_quote_max = 0;
+    Trie other;  // neither plain nor quoted
+    // [n - 1]: plain tokens of up to n characters, as a row.
+    std::vector<std::vector<uint32_t>> plain_masks;
+  };
+
   explicit TokenIndex(std::shared_ptr<const Tokenizer> tokenizer);
 
-  // Characters of plain tokens: all that may stand in a JSON string as themselves.
+  // Characters of plain tokens: those that stand in a JSON string as themselves and match `.` in any dialect.
   static const CharSet& plain_chars();
-  const Trie& all() const { return all_; }
-  const Trie& not_plain() const { return not_plain_; }
-  // Tokens whose first byte that is not plain is a quote: what follows the quote; a token list per node.
-  const Trie& after_quote() const { return after_quote_; }
-  const std::vector<TokenId>& quoted_tokens(TokenId list) const { return quoted_[static_cast<size_t>(list)]; }
-  const std::vector<TokenId>& quote_ends() const { return quote_ends_; }  // nothing follows the quote
-  const Trie& other() const { return other_; }                            // neither plain nor in after_quote
-  const std::vector<uint32_t>& plain_mask() const { return plain_mask_; }
+  const std::array<Tier, 2>& tiers() const { return tiers_; }
   int64_t vocab_size() const { return tokenizer_->vocab_size(); }
-  size_t num_words() const { return plain_mask_.size(); }
-  uint32_t token_bytes_max() const { return token_bytes_max_; }
+  size_t num_words() const { return num_words_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
  private:
+  struct Entries;
   std::shared_ptr<const Tokenizer> tokenizer_;
-  Trie all_, not_plain_, after_quote_, other_;
-  std::vector<std::vector<TokenId>> quoted_;
-  std::vector<TokenId> quote_ends_;
-  std::vector<uint32_t> plain_mask_;
-  uint32_t token_bytes_max_ = 1;
+  std::array<Tier, 2> tiers_;
+  size_t num_words_ = 0;
 };
 
 }  // namespace deepinfer
