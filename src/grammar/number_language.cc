@@ -10,7 +10,7 @@ namespace deepinfer {
 namespace {
 
 constexpr int kExponentMax = 399, kLargeExponent = 0, kSmallExponent = 1;
-constexpr uint32_t kFractionMax = 360, kMantissaMax = 16;
+constexpr uint32_t kFractionMax = 64, kMantissaMax = 16;
 
 class NumberBuilder {
  public:

@@ -7,7 +7,8 @@
 namespace deepinfer {
 namespace {
 
-constexpr uint32_t kDigitsMax = 400;  // fraction digits, zeros behind them, and the exponent's size
+constexpr uint32_t kExponentMax = 400;
+constexpr int kMantissaDecimals = 16;
 
 uint64_t times_power_of_ten(uint64_t value, uint32_t power, uint64_t modulus) {
   unsigned __int128 product = value % modulus;
@@ -76,6 +77,8 @@ RegexId RegexPool::multiple_node(uint32_t index, const MultipleState& state) {
 RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
   MultipleState state{node.d, node.b >> 24, node.b >> 12 & 0xFFF, node.b & 0xFFF, node.c};
   const uint64_t modulus = divisors_[node.a].divisor;
+  // No exponent moves the point further than this (number_language.h), so a digit behind it settles the matter.
+  const auto places_max = static_cast<uint32_t>(std::max(divisors_[node.a].num_decimals, kMantissaDecimals));
   const bool is_digit = c >= '0' && c <= '9';
   const uint32_t digit = is_digit ? c - '0' : 0;
   switch (state.phase) {
@@ -92,12 +95,12 @@ RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
       } else if (!is_digit) {
         return kNone;
       } else if (digit == 0) {
-        if (++state.num_zeros > kDigitsMax) return kNone;
+        state.num_zeros = std::min(state.num_zeros + 1, places_max - state.num_decimals);
       } else {
         state.rest = (times_power_of_ten(state.rest, state.num_zeros + 1, modulus) + digit) % modulus;
         state.num_decimals += state.num_zeros + 1;
         state.num_zeros = 0;
-        if (state.num_decimals > kDigitsMax) return kNone;
+        if (state.num_decimals > places_max) return kNone;
       }
       break;
     case MultipleState::kSign:
@@ -112,7 +115,7 @@ RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
       if (!is_digit) return kNone;
       state.num_zeros = 0;
       state.exponent = state.exponent * 10 + digit;
-      if (state.exponent > kDigitsMax) return kNone;
+      if (state.exponent > kExponentMax) return kNone;
       break;
   }
   return multiple_node(node.a, state);
