@@ -132,7 +132,16 @@ void Grammar::compute_mask(StateId state, const TokenIndex::Tier& tier, std::spa
   std::ranges::for_each(tier.quote_ends, set);
   walk(tier.after_quote, after,
        [&](TokenId list) { std::ranges::for_each(tier.quoted[static_cast<size_t>(list)], set); });
-  walk(tier.other, state, set);
+  walk(tier.other_quoted, state, set);
+  // The same for every string of this language, whatever follows it.
+  const StateId body = machine_.body_alone(state);
+  const uint64_t key = uint64_t{body} << 2 | static_cast<uint64_t>(&tier - index_->tiers().data());
+  std::vector<TokenId>& inside = inside_[key];
+  if (inside.empty()) {
+    inside.push_back(-1);
+    walk(tier.other, body, [&](TokenId id) { inside.push_back(id); });
+  }
+  for (size_t i = 1; i < inside.size(); ++i) allow(row, inside[i]);
 }
 
 void Grammar::add_mask(StateId state, size_t tier, std::span<uint32_t> row) {

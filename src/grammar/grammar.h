@@ -89,7 +89,8 @@ class Grammar {
   GrammarOptions options_;
   std::mutex mutex_;
   Machine machine_;
-  std::unordered_map<uint64_t, Mask> masks_;  // by state and tier
+  std::unordered_map<uint64_t, Mask> masks_;                   // by state and tier
+  std::unordered_map<uint64_t, std::vector<TokenId>> inside_;  // by body and tier; the first entry only marks it
   std::vector<uint32_t> scratch_;
   std::list<uint64_t> recent_;  // most recent first
   size_t mask_bytes_ = 0;

@@ -62,6 +62,7 @@ class KeyStep {
       add(key, true);
     } else if (scan.result == CharScan::Result::kPartial) {
       key.phase = scan.phase;
+      if (key.other >= 0 && !may_become_name(key, scan)) key.begin = key.end = key.depth = 0;
       if (is_live(key, scan.begin, scan.end) ||
           (scan.is_escape && (is_live(key, '"', '"' + 1) || is_live(key, '\\', '\\' + 1))))
         add(key, false);
@@ -89,6 +90,15 @@ class KeyStep {
     key.begin = static_cast<uint32_t>(low - first);
     key.end = static_cast<uint32_t>(high - first);
     return key;
+  }
+
+  // Whether a member's name goes on with what this part of a character may become.
+  bool may_become_name(const JsonStates::Key& key, const CharScan& scan) const {
+    const auto any = [&](char32_t begin, char32_t end) {
+      const JsonStates::Key inside = narrowed(key, begin, end);
+      return inside.begin < inside.end;
+    };
+    return any(scan.begin, scan.end) || (scan.is_escape && (any('"', '"' + 1) || any('\\', '\\' + 1)));
   }
 
   void advance(JsonStates::Key& key, char32_t c) {

@@ -24,11 +24,11 @@ bool meets(const CharSet& set, const CharScan& scan) {
 
 Machine::Machine(std::unique_ptr<GrammarProgram> program, const MachineLimits& limits)
     : program_(std::move(program)), limits_(limits), program_bytes_(program_->num_bytes()) {
-  states_.emplace_back();  // kDead: no items
+  states_.push_back({});  // kDead: no items
   std::vector<Item> accept{{GrammarProgram::kAccept, 0, 0, kDead}};
-  const StateId end = intern(accept);
+  end_ = intern(accept);
   Closure closure(*this);
-  closure.call_last(program_->start, end);
+  closure.call_last(program_->start, end_);
   start_ = closure.finish();
 }
 
@@ -183,6 +183,12 @@ uint32_t Machine::num_absorbed(StateId state, const CharSet& set) const {
     }
   }
   return most;
+}
+
+StateId Machine::body_alone(StateId state) {
+  std::vector<Item> copy = items(state);
+  copy[0].frame = end_;
+  return intern(copy);
 }
 
 bool Machine::is_body(StateId state) const {

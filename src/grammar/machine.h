@@ -83,6 +83,8 @@ class Machine {
   uint32_t num_absorbed(StateId state, const CharSet& set) const;
   // The state is that of one JSON string body alone whose rest is a count of characters of one class.
   bool is_body(StateId state) const;
+  // The same body with nothing behind it. Precondition: is_body(state).
+  StateId body_alone(StateId state);
   // That body may end at any time: behind its quote comes step(state, '"'). Precondition: is_body(state).
   bool may_close(StateId state) const { return program_->regexes.is_nullable(items_[states_[state].begin].a); }
 
@@ -113,6 +115,23 @@ class Machine {
     std::array<std::unique_ptr<Block>, 8> blocks;
     std::array<StateId, 2> saturated = {~0u, ~0u};
   };
+  // States in blocks that never move: growing costs the same for each, and nothing is copied.
+  class StateTable {
+   public:
+    State& operator[](StateId id) { return blocks_[id >> kBits][id & (kBlock - 1)]; }
+    const State& operator[](StateId id) const { return blocks_[id >> kBits][id & (kBlock - 1)]; }
+    size_t size() const { return size_; }
+    void push_back(State state) {
+      if (size_ == blocks_.size() * kBlock) blocks_.push_back(std::make_unique<State[]>(kBlock));
+      blocks_[size_ >> kBits][size_ & (kBlock - 1)] = std::move(state);
+      ++size_;
+    }
+
+   private:
+    static constexpr size_t kBits = 8, kBlock = size_t{1} << kBits;
+    std::vector<std::unique_ptr<State[]>> blocks_;
+    size_t size_ = 0;
+  };
   StateId step_slow(StateId state, uint8_t byte);
   StateId intern(std::vector<Item>& items);
   void step_item(const Item& item, uint8_t byte, class Closure& closure);
@@ -124,7 +143,8 @@ class Machine {
   MachineLimits limits_;
   size_t program_bytes_;
   std::vector<Item> items_;
-  std::vector<State> states_;
+  StateTable states_;
+  StateId end_ = kDead;  // accepts and has no more
   HashIndex interned_;
   JsonStates json_states_;
   std::shared_ptr<class BytesToEnd> bytes_to_end_;

@@ -66,7 +66,7 @@ const CharSet& TokenIndex::plain_chars() {
 
 // The tokens of one tier, sorted into its tables.
 struct TokenIndex::Entries {
-  std::vector<Entry> all, not_plain, other;
+  std::vector<Entry> all, not_plain, other, other_quoted;
   std::map<std::string_view, std::vector<TokenId>> by_suffix;
   std::map<uint32_t, std::vector<TokenId>> plain;  // by number of characters
 
@@ -83,7 +83,7 @@ struct TokenIndex::Entries {
       by_suffix[bytes.substr(start.bytes + 1)].push_back(id);
       tier.chars_before_quote_max = std::max(tier.chars_before_quote_max, start.chars);
     } else {
-      other.emplace_back(bytes, id);
+      (bytes.find('"') == std::string_view::npos ? other : other_quoted).emplace_back(bytes, id);
     }
   }
 
@@ -100,6 +100,7 @@ struct TokenIndex::Entries {
     tier.all = trie_of(std::move(all));
     tier.not_plain = trie_of(std::move(not_plain));
     tier.other = trie_of(std::move(other));
+    tier.other_quoted = trie_of(std::move(other_quoted));
     tier.after_quote = trie_of(std::move(suffixes));
     std::vector<uint32_t> row(num_words, 0);
     for (uint32_t n = 1; n <= (plain.empty() ? 1 : plain.rbegin()->first); ++n) {

@@ -37,7 +37,8 @@ class TokenIndex {
     std::vector<std::vector<TokenId>> quoted;
     std::vector<TokenId> quote_ends;  // nothing follows the quote
     uint32_t chars_before_quote_max = 0;
-    Trie other;  // neither plain nor quoted
+    Trie other;         // neither plain nor quoted, and no quote anywhere: where the string ends does not matter
+    Trie other_quoted;  // the rest
     // [n - 1]: plain tokens of up to n characters, as a row.
     std::vector<std::vector<uint32_t>> plain_masks;
   };
