@@ -81,6 +81,7 @@ bool RegexPool::has_text(RegexId id) {
 }
 
 bool RegexPool::search_text(RegexId start) {
+  bool is_complete = true;
   std::vector<RegexId> stack{start};
   std::unordered_map<RegexId, RegexId> parents{{start, start}};
   // All states on the way to one with a text have one too.
@@ -98,13 +99,17 @@ bool RegexPool::search_text(RegexId start) {
     if (known == 0) continue;
     if (parents.size() > kSearchMax || is_full_) return true;
     std::vector<char32_t> points = representatives(id);
+    is_complete &= points.size() <= kRepresentativesMax;
     if (points.size() > kRepresentativesMax) points.resize(kRepresentativesMax);
     for (size_t i = points.size() - 1; i-- > 0;) {
       if (points[i] == 0xD800) continue;
       const RegexId next = derive(id, points[i]);
-      if (next != kNone && parents.emplace(next, id).second) stack.push_back(next);
+      if (next == kNone || !parents.emplace(next, id).second) continue;
+      if (nodes_[next].nullable || nodes_[next].simple || has_text_.find(next) == 1) return remember_way(next);
+      stack.push_back(next);
     }
   }
+  if (!is_complete) return true;
   for (const auto& [id, parent] : parents)
     if (has_text_.find(id) == FlatMap::kAbsent) has_text_.insert(id, 0);
   return false;
