@@ -41,8 +41,9 @@ class ExactRunner {
           free_blocks_, [this](BlockId& block) { std::swap(block, free_blocks_[rng_.below(free_blocks_.size())]); });
   }
 
-  Result<std::vector<ExactNumbers>> run() {
+  Result<std::vector<ExactNumbers>> run(const std::function<bool()>& keep_going) {
     while (next_prompt_ < prompts_.size() || !running_.empty()) {
+      if (keep_going && !keep_going()) return cancel();
       TRY(admit());
       TRY(step());
       retire();
@@ -178,6 +179,11 @@ class ExactRunner {
     ++drafted;
   }
 
+  Status cancel() {
+    for (const Run& run : running_) engine_.release(run.lane);
+    return unavailable("exact run: stopped before its end");
+  }
+
   void retire() {
     for (Run& run : running_) {
       if (!run.is_done()) continue;
@@ -202,8 +208,9 @@ class ExactRunner {
 
 }  // namespace
 
-Result<std::vector<ExactNumbers>> run_exact(Engine& engine, std::vector<ExactPrompt> prompts, const RunShape& shape) {
-  return ExactRunner(engine, prompts, shape).run();
+Result<std::vector<ExactNumbers>> run_exact(Engine& engine, std::vector<ExactPrompt> prompts, const RunShape& shape,
+                                            const std::function<bool()>& keep_going) {
+  return ExactRunner(engine, prompts, shape).run(keep_going);
 }
 
 }  // namespace deepinfer

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/status.h"
@@ -36,7 +37,9 @@ struct RunShape {
   uint64_t seed = 1;
 };
 
-// Errors: invalid_argument for tokens outside the vocabulary or a prompt that needs more blocks than the engine has.
-Result<std::vector<ExactNumbers>> run_exact(Engine& engine, std::vector<ExactPrompt> prompts, const RunShape& shape);
+// Errors: invalid_argument for tokens outside the vocabulary or a prompt that needs more blocks than the engine has;
+// unavailable when `keep_going`, asked before every step, says no.
+Result<std::vector<ExactNumbers>> run_exact(Engine& engine, std::vector<ExactPrompt> prompts, const RunShape& shape,
+                                            const std::function<bool()>& keep_going = {});
 
 }  // namespace deepinfer

@@ -51,6 +51,11 @@ class Generator {
   Status prefill() {
     const int64_t num_prompt = static_cast<int64_t>(request_.prompt.size()), chunk = engine_.options().rows_max;
     for (int64_t begin = 0; begin < num_prompt; begin += chunk) {
+      if (request_.keep_going && !request_.keep_going()) {
+        out_.end = GenerationEnd::kCancelled;
+        is_done_ = true;
+        return {};
+      }
       const int64_t end = std::min(begin + chunk, num_prompt);
       TRY(step({request_.prompt.begin() + begin, request_.prompt.begin() + end}, end == num_prompt));
     }

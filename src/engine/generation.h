@@ -21,6 +21,7 @@ struct GenerationRequest {
   int64_t max_tokens = 256;
   bool drafts = true;
   ReplayMode replay = ReplayMode::kFast;
+  std::function<bool()> keep_going;  // asked before every step of the prompt, where given; false cancels
 };
 
 enum class GenerationEnd { kStop, kLength, kCancelled };

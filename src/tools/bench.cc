@@ -63,7 +63,7 @@ Command bench_command() {
                 options.add("--csv", arguments->csv_path, "also write the rows to this file");
                 options.flag("--peer", arguments->options.peer, "run the named competitor beside it");
                 options.flag("--quick", arguments->options.quick, "smallest cases only");
-                options.add("--threads", arguments->num_threads, "threads (default 1)");
+                options.add("--threads", arguments->num_threads, {1, 1024}, "threads (default 1)");
                 options.add("--model", arguments->options.model, "checkpoint folder for benches that run a model");
                 options.add("--set", arguments->settings, "KEY=VALUE for one bench; may repeat");
               },

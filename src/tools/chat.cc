@@ -253,8 +253,9 @@ Command chat_command() {
             options.add("--system", arguments->system, "system message");
             options.choice("--thinking", arguments->thinking, {"off", "on", "max"},
                            "whether answers begin with reasoning (default off)");
-            options.add("--temperature", arguments->temperature, "0 = always the likeliest token (default 0)");
-            options.add("--max-tokens", arguments->max_tokens, "longest answer in tokens (default 1024)");
+            options.add("--temperature", arguments->temperature, {0, 100},
+                        "0 = always the likeliest token (default 0)");
+            options.add("--max-tokens", arguments->max_tokens, {1, 1 << 24}, "longest answer in tokens (default 1024)");
             options.add("--context", arguments->context,
                         "tokens of the whole conversation (default: the model's, at most 32768)");
           },

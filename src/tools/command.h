@@ -12,6 +12,12 @@
 
 namespace deepinfer {
 
+// Values that an option takes, both ends included; anything else is wrong usage.
+template <class T>
+struct Allowed {
+  T least, most;
+};
+
 // Options of one subcommand, bound to variables that outlive the run. A help text states unit and default.
 class OptionSet {
  public:
@@ -19,6 +25,8 @@ class OptionSet {
   void add(const std::string& name, std::string& value, const std::string& text);
   void add(const std::string& name, int64_t& value, const std::string& text);
   void add(const std::string& name, double& value, const std::string& text);
+  void add(const std::string& name, int64_t& value, Allowed<int64_t> allowed, const std::string& text);
+  void add(const std::string& name, double& value, Allowed<double> allowed, const std::string& text);
   void add(const std::string& name, std::vector<std::string>& values, const std::string& text);  // may repeat
   void choice(const std::string& name, std::string& value, const std::vector<std::string>& allowed,
               const std::string& text);
@@ -42,7 +50,8 @@ struct Command {
 // All subcommands, in the order of --help (commands.cc).
 std::vector<Command> all_commands();
 
-// Parses argv, reads --config, runs one command. Returns the exit status.
+// Parses argv, reads --config, runs one command. Returns the exit status: 1 also when standard output took less than
+// all results.
 int run_command_line(int argc, char** argv, const std::vector<Command>& commands);
 
 // Prints a failed status as "deepinfer: message" and gives exit status 1; 0 when ok; 130 after Ctrl-C.

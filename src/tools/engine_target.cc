@@ -11,8 +11,8 @@ Result<Target> engine_target(const ModelOptions& options) {
   if (target.level > machine_cpu_level())
     return unimplemented("--cpu " + options.cpu + ": this machine offers " + to_string(machine_cpu_level()) +
                          " at most");
-  if (options.backend == "cuda") target.backend = Backend::kCuda;
-  if (options.backend == "ascend") target.backend = Backend::kAscend;
+  if (options.backend != "auto" && options.backend != "cpu")
+    return unimplemented("--backend " + options.backend + ": this program has no such kernels; use auto or cpu");
   return target;
 }
 

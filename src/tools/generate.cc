@@ -99,6 +99,7 @@ Status run_generate(const GenerateOptions& arguments) {
       arguments.max_tokens > 0 ? arguments.max_tokens : prepared.request.inference.max_tokens.value_or(256);
   request.drafts = arguments.draft == "on";
   request.replay = replay_mode(arguments.model);
+  request.keep_going = [] { return !interrupted(); };
   ASSIGN_OR_RETURN(const auto engine, open_engine(arguments, model, target,
                                                   static_cast<int64_t>(request.prompt.size()) + request.max_tokens));
   const double load_s = static_cast<double>(clock.monotonic_ns() - begin_ns) * 1e-9;
@@ -115,6 +116,7 @@ Status run_generate(const GenerateOptions& arguments) {
   };
   ASSIGN_OR_RETURN(const Generation generation, generate(*engine, std::move(request), sink));
   printer.end();
+  if (generation.tokens.empty()) return {};  // interrupted before the first token
   answer.finish(generation.end == GenerationEnd::kLength ? BackendFinish::kLength : BackendFinish::kStop);
   if (arguments.json) print_json(prepared, generation, answer, load_s);
   else print_summary(prepared, generation, answer);
@@ -124,18 +126,19 @@ Status run_generate(const GenerateOptions& arguments) {
 void declare(OptionSet& options, GenerateOptions& arguments) {
   options.add("--chat-batch", arguments.chat_batch,
               "JSON lines of Chat Completions bodies ('-' = standard input); one result a line");
-  options.add("--lanes", arguments.lanes, "sequences running at once with --chat-batch (default 8)");
+  options.add("--lanes", arguments.lanes, {1, 256}, "sequences running at once with --chat-batch (default 8)");
   declare_model_options(options, arguments.model);
   declare_prompt_options(options, arguments.prompt);
-  options.add("--max-tokens", arguments.max_tokens, "longest answer in tokens (default 256)");
-  options.add("--temperature", arguments.temperature,
+  options.add("--max-tokens", arguments.max_tokens, {1, 1 << 24}, "longest answer in tokens (default 256)");
+  options.add("--temperature", arguments.temperature, {0, 100},
               "0 = always the likeliest token (default; a --chat body has its own)");
-  options.add("--top-p", arguments.top_p, "keep the likeliest tokens up to this probability (default 1)");
-  options.add("--top-k", arguments.top_k, "keep that many likeliest tokens; 0 = all (default)");
+  options.add("--top-p", arguments.top_p, {0, 1}, "keep the likeliest tokens up to this probability (default 1)");
+  options.add("--top-k", arguments.top_k, {0, INT32_MAX}, "keep that many likeliest tokens; 0 = all (default)");
   options.add("--seed", arguments.seed, "key of the sampling noise (default 0)");
   options.choice("--draft", arguments.draft, {"on", "off"},
                  "propose tokens with the draft head; changes the speed, never the tokens (default on)");
-  options.add("--logprobs", arguments.logprobs, "also give log probabilities and the K likeliest tokens (0 to 20)");
+  options.add("--logprobs", arguments.logprobs, {0, 20},
+              "also give log probabilities and the K likeliest tokens (0 to 20)");
   options.flag("--json", arguments.json, "print one JSON object with ids, text, drafts and timing");
 }
 
@@ -165,11 +168,12 @@ Command generate_command() {
           .run =
               [arguments] {
                 install_interrupt_handler();
-                if (!arguments->chat_batch.empty()) return exit_status(run_generate_batch(*arguments));
-                if (const Status status = check_prompt_options(arguments->prompt); !status.ok()) {
+                const bool is_batch = !arguments->chat_batch.empty();
+                if (const Status status = check_prompt_options(arguments->prompt, is_batch); !status.ok()) {
                   fmt::print(stderr, "deepinfer generate: {}\n", status.message());
                   return 2;
                 }
+                if (is_batch) return exit_status(run_generate_batch(*arguments));
                 return exit_status(run_generate(*arguments));
               }};
 }

@@ -153,6 +153,8 @@ Status run_generate_batch(const GenerateOptions& options) {
   engine_options.num_threads = static_cast<int>(options.model.num_threads);
   engine_options.target = target;
   engine_options.lanes_max = std::min<int64_t>(options.lanes, static_cast<int64_t>(std::max<size_t>(lines.size(), 1)));
+  engine_options.rows_max =
+      std::max(engine_options.rows_max, engine_options.lanes_max * (1 + config.draft.block_size));  // all may decode
   engine_options.logits_rows_max = engine_options.lanes_max * 16;
   engine_options.blocks_max = BlockTable::blocks_for(config.context_max) + 16 * engine_options.lanes_max;
   ASSIGN_OR_RETURN(const auto engine, Engine::open(model.weights, model.token_map, engine_options));
@@ -169,7 +171,7 @@ Status run_generate_batch(const GenerateOptions& options) {
     ASSIGN_OR_RETURN(const bool ran, loop.run_step());
     for (; num_printed < items.size() && items[num_printed].is_done; ++num_printed)
       fmt::print("{}\n", to_json(result_of(items[num_printed])));
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0) return {};  // nobody reads on; the command line says so
     progress.advance_to(run.num_done());
     if (!ran && run.num_done() < static_cast<int64_t>(items.size()))
       continue;  // a cancelled one ends with the next call

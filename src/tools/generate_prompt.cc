@@ -126,11 +126,12 @@ void declare_prompt_options(OptionSet& options, GeneratePrompt& prompt) {
                  "whether the answer begins with reasoning (default off)");
 }
 
-Status check_prompt_options(const GeneratePrompt& prompt) {
-  const int given = !prompt.prompt.empty() + !prompt.chat.empty() + !prompt.ids.empty();
-  if (given != 1) return invalid_argument("expected exactly one of --prompt, --chat and --ids");
-  if (!prompt.chat.empty() && !prompt.images.empty())
-    return invalid_argument("--chat: images stand in the request body, not in --image");
+Status check_prompt_options(const GeneratePrompt& prompt, bool is_batch) {
+  const int given = !prompt.prompt.empty() + !prompt.chat.empty() + !prompt.ids.empty() + is_batch;
+  if (given != 1) return invalid_argument("expected exactly one of --prompt, --chat, --ids and --chat-batch");
+  if ((is_batch || !prompt.chat.empty()) && !prompt.images.empty())
+    return invalid_argument("--image: images of a request stand in its body");
+  if (prompt.raw && prompt.prompt.empty()) return invalid_argument("--raw: goes with --prompt only");
   return {};
 }
 

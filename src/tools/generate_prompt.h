@@ -23,8 +23,9 @@ struct GeneratePrompt {
 };
 
 void declare_prompt_options(OptionSet& options, GeneratePrompt& prompt);
-// Errors: invalid_argument unless exactly one of --prompt, --chat and --ids is given.
-Status check_prompt_options(const GeneratePrompt& prompt);
+// Errors: invalid_argument unless exactly one of --prompt, --chat, --ids and --chat-batch is given, with options of its
+// own.
+Status check_prompt_options(const GeneratePrompt& prompt, bool is_batch);
 
 struct PreparedPrompt {
   std::vector<TokenId> tokens;

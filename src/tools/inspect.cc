@@ -15,6 +15,7 @@
 #include "tools/command.h"
 #include "tools/inspect_report.h"
 #include "tools/interrupt.h"
+#include "tools/model_options.h"
 #include "tools/progress.h"
 
 namespace deepinfer {
@@ -119,9 +120,11 @@ Command inspect_command() {
                 options.add("--model", arguments->model, "checkpoint folder (default: mini, the embedded model)");
                 options.flag("--verify", arguments->verify, "read every tensor and name those that hold a NaN");
                 options.flag("--json", arguments->json, "print one JSON object");
-                options.add("--threads", arguments->num_threads, "threads for --verify (default 0: one per CPU)");
-                options.add("--sequences", arguments->lanes, "running sequences to plan memory for (default 1)");
-                options.add("--tokens", arguments->positions,
+                options.add("--threads", arguments->num_threads, kAllowedThreads,
+                            "threads for --verify (default 0: one per CPU)");
+                options.add("--sequences", arguments->lanes, {1, 1 << 20},
+                            "running sequences to plan memory for (default 1)");
+                options.add("--tokens", arguments->positions, {0, int64_t{1} << 40},
                             "tokens of global KV to plan memory for (default 0: one full context)");
               },
           .run = [arguments] { return run(*arguments); }};

@@ -29,7 +29,7 @@ std::string answer_line(const std::string& line, const std::function<Status(cons
 
 void answer_json_lines(const std::function<Status(const Json& request, Json& out)>& answer) {
   std::ios::sync_with_stdio(false);
-  for (std::string line; !interrupted() && std::getline(std::cin, line);) {
+  for (std::string line; !interrupted() && std::cout && std::getline(std::cin, line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     std::cout << answer_line(line, answer) << '\n';
     // Whoever waits for an answer before asking again gets it.

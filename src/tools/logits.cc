@@ -14,6 +14,7 @@
 #include "tensor/safetensors.h"
 #include "tools/command.h"
 #include "tools/engine_target.h"
+#include "tools/interrupt.h"
 #include "tools/model_options.h"
 
 namespace deepinfer {
@@ -31,6 +32,8 @@ struct Input {
 };
 
 Result<std::vector<TokenId>> tokens_of(const SafetensorsFile& file, const std::string& name, int64_t vocab) {
+  if (const TensorInfo* info = file.find(name); info && info->shape.size() != 1)
+    return invalid_argument(fmt::format("{}: expected one axis, found {}", name, shape_to_string(info->shape)));
   ASSIGN_OR_RETURN(const auto values, file.integers(name));
   std::vector<TokenId> tokens;
   for (const int64_t value : values) {
@@ -39,6 +42,14 @@ Result<std::vector<TokenId>> tokens_of(const SafetensorsFile& file, const std::s
     tokens.push_back(static_cast<TokenId>(value));
   }
   return tokens;
+}
+
+Status check_lengths(const std::string& name, const ExactPrompt& prompt) {
+  if (prompt.tokens.empty()) return invalid_argument(name + ".tokens: expected at least one token");
+  if (!prompt.draft_anchors.empty() && prompt.draft_anchors.size() != prompt.decode_tokens.size())
+    return invalid_argument(fmt::format("{}.draft_anchor: {} anchors for {} decode tokens", name,
+                                        prompt.draft_anchors.size(), prompt.decode_tokens.size()));
+  return {};
 }
 
 Result<std::vector<RgbImage>> images_of(const SafetensorsFile& file, const std::string& name) {
@@ -84,6 +95,7 @@ Result<Input> read_input(const LogitsArguments& arguments, const LoadedModel& mo
     if (file.find(name + ".draft_anchor")) {
       ASSIGN_OR_RETURN(prompt.draft_anchors, tokens_of(file, name + ".draft_anchor", vocab));
     }
+    TRY(check_lengths(name, prompt));
     ASSIGN_OR_RETURN(const std::vector<RgbImage> images, images_of(file, name));
     if (!images.empty()) TRY(place(model, target, images, pool, prompt).prefixed(name));
     input.names.push_back(name);
@@ -146,15 +158,14 @@ void add_numbers(SafetensorsWriter& writer, const std::string& name, const Exact
     writer.add(name + ".draft_logits", {num_decode, block, vocab}, numbers.draft_logits);
 }
 
-Status logits(const LogitsArguments& arguments) {
-  ASSIGN_OR_RETURN(const RunShape shape, parse_mode(arguments.mode));
+Status logits(const LogitsArguments& arguments, const RunShape& shape) {
   ASSIGN_OR_RETURN(const Target target, engine_target(arguments.model));
   ASSIGN_OR_RETURN(const LoadedModel model, load_model(arguments.model.model));
   ASSIGN_OR_RETURN(const Input input, read_input(arguments, model, target));
   const ModelConfig& config = model.weights->config();
   ASSIGN_OR_RETURN(const auto engine, Engine::open(model.weights, model.token_map,
                                                    options_for(arguments, input, shape, config.vocab_size, target)));
-  ASSIGN_OR_RETURN(const auto numbers, run_exact(*engine, input.prompts, shape));
+  ASSIGN_OR_RETURN(const auto numbers, run_exact(*engine, input.prompts, shape, [] { return !interrupted(); }));
   SafetensorsWriter writer;
   for (size_t i = 0; i < input.names.size(); ++i)
     add_numbers(writer, input.names[i], input.prompts[i], numbers[i], config.vocab_size, config.draft.block_size);
@@ -192,7 +203,12 @@ Command logits_command() {
                   fmt::print(stderr, "deepinfer logits: --input and --output are required\n");
                   return 2;
                 }
-                return exit_status(logits(*arguments));
+                const auto shape = parse_mode(arguments->mode);
+                if (!shape.ok()) {
+                  fmt::print(stderr, "deepinfer logits: {}\n", shape.status().message());
+                  return 2;
+                }
+                return exit_status(logits(*arguments, shape.value()));
               }};
 }
 

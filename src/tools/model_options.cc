@@ -10,7 +10,7 @@ void declare_model_options(OptionSet& options, ModelOptions& values) {
   options.choice("--backend", values.backend, {"auto", "cpu", "cuda", "ascend"}, "device (default auto)");
   options.choice("--cpu", values.cpu, {"auto", "ref", "avx2", "avx512", "vnni", "bf16", "amx"},
                  "CPU kernel level (default auto: the best this machine has)");
-  options.add("--threads", values.num_threads, "compute threads; 0 = one per usable CPU (default)");
+  options.add("--threads", values.num_threads, kAllowedThreads, "compute threads; 0 = one per usable CPU (default)");
   options.choice("--replay", values.replay, {"fast", "exact", "off"},
                  "bounded replay after a prefix hit and in the decoder (default fast)");
   options.flag("--deterministic", values.deterministic, "prefix hits use exact replay");

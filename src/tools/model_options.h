@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <string>
 
+#include "tools/command.h"
+
 namespace deepinfer {
 
-class OptionSet;
+constexpr Allowed<int64_t> kAllowedThreads = {0, 1024};  // 0: one per CPU
 
 struct ModelOptions {
   std::string model = "mini";    // checkpoint folder, or "mini" for the embedded model
