@@ -134,7 +134,8 @@ void declare(OptionSet& options, GenerateOptions& arguments) {
               "0 = always the likeliest token (default; a --chat body has its own)");
   options.add("--top-p", arguments.top_p, {0, 1}, "keep the likeliest tokens up to this probability (default 1)");
   options.add("--top-k", arguments.top_k, {0, INT32_MAX}, "keep that many likeliest tokens; 0 = all (default)");
-  options.add("--seed", arguments.seed, "key of the sampling noise (default 0)");
+  options.add("--seed", arguments.seed, {0, INT64_MAX},
+              "key of the sampling noise (default 0; a --chat body has its own)");
   options.choice("--draft", arguments.draft, {"on", "off"},
                  "propose tokens with the draft head; changes the speed, never the tokens (default on)");
   options.add("--logprobs", arguments.logprobs, {0, 20},
@@ -153,7 +154,7 @@ void override_sampling(const GenerateOptions& options, SamplingParams& params) {
   if (options.temperature >= 0) params.temperature = static_cast<float>(options.temperature);
   if (options.top_p >= 0) params.top_p = static_cast<float>(options.top_p);
   if (options.top_k > 0) params.top_k = static_cast<int32_t>(options.top_k);
-  if (options.seed != 0) params.seed = static_cast<uint64_t>(options.seed);
+  if (options.seed >= 0) params.seed = static_cast<uint64_t>(options.seed);
   if (options.logprobs >= 0) params.top_logprobs = static_cast<int32_t>(options.logprobs);
 }
 

@@ -58,6 +58,7 @@ class BatchRun {
       refuse(item, refusal->message);
       return;
     }
+    prepared.sampling.seed = prepared.chat.inference.seed.value_or(0);  // a line gives what --chat gives for it
     override_sampling(options_, prepared.sampling);
     item.sampling = prepared.sampling;
     item.num_prompt_tokens = static_cast<int64_t>(prepared.tokens.size());

@@ -17,7 +17,7 @@ struct GenerateOptions {
   ModelOptions model;
   GeneratePrompt prompt;
   std::string chat_batch;  // JSON lines, "-" for standard input; empty = one completion
-  int64_t max_tokens = 0, top_k = 0, seed = 0, logprobs = -1, lanes = 8;
+  int64_t max_tokens = 0, top_k = 0, seed = -1, logprobs = -1, lanes = 8;
   double temperature = -1, top_p = -1;
   std::string draft = "on";
   bool json = false;
