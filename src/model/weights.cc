@@ -71,9 +71,10 @@ Result<ModelWeights> ModelWeights::bind(std::shared_ptr<const Checkpoint> checkp
 Status ModelWeights::check_scales(int layer, int expert) const {
   std::atomic<bool>& sound = touched_->of(layer, expert);
   if (sound.load(std::memory_order_acquire)) return {};
-  const auto [begin, end] = std::ranges::equal_range(scales_, std::pair(layer, expert), {},
-                                                     [](const Scales& s) { return std::pair(s.layer, s.expert); });
-  for (auto scales = begin; scales != end; ++scales) {
+  const auto place = [](const Scales& s) { return std::pair(s.layer, s.expert); };
+  const std::pair wanted(layer, expert);
+  const auto begin = std::ranges::lower_bound(scales_, wanted, {}, place);
+  for (auto scales = begin; scales != scales_.end() && place(*scales) == wanted; ++scales) {
     const std::optional<int64_t> at = find_nan(DType::kF8E8M0, scales->bytes);
     if (!at) continue;
     WeightViews nowhere;
