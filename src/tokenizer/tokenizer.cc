@@ -58,6 +58,8 @@ constexpr size_t kParallelBytesMin = 32 << 10;  // below, waking a thread costs 
 constexpr size_t kChunkBytes = 16 << 10;
 constexpr size_t kBytesPerTokenGuess = 3;
 
+constexpr int kGroupsPerThread = 6;  // enough to even out, few enough to stay large
+
 struct Chunk {
   std::string_view text;
   TokenId control = -1;
@@ -123,6 +125,40 @@ struct TokenizerParts {
     scratch.give_back(std::move(own));
   }
 
+  void encode_chunk(const Chunk& chunk, std::vector<TokenId>& out) const {
+    if (chunk.control >= 0) out.push_back(chunk.control);
+    else encode(chunk.text, out);
+  }
+
+  // Groups of chunks of about equal bytes, a vector each: many small vectors would contend for the allocator, and the
+  // ids are copied to their places by all threads too.
+  std::vector<TokenId> encode_parallel(std::span<const Chunk> chunks, ThreadPool& pool) const {
+    size_t num_bytes = 0;
+    for (const Chunk& chunk : chunks) num_bytes += chunk.text.size() + 1;
+    const size_t group_bytes = num_bytes / static_cast<size_t>(kGroupsPerThread * pool.num_threads()) + 1;
+    std::vector<std::span<const Chunk>> groups;
+    for (size_t begin = 0, end = 0; begin < chunks.size(); begin = end) {
+      size_t bytes = 0;
+      while (end < chunks.size() && bytes < group_bytes) bytes += chunks[end++].text.size() + 1;
+      groups.push_back(chunks.subspan(begin, end - begin));
+    }
+    std::vector<std::vector<TokenId>> ids(groups.size());
+    pool.parallel_for(static_cast<int64_t>(groups.size()), [&](int64_t i) {
+      ids[i].reserve(group_bytes / kBytesPerTokenGuess);
+      for (const Chunk& chunk : groups[i]) encode_chunk(chunk, ids[i]);
+    });
+    std::vector<size_t> begins;
+    size_t num_ids = 0;
+    for (const auto& part : ids) {
+      begins.push_back(num_ids);
+      num_ids += part.size();
+    }
+    std::vector<TokenId> out(num_ids);
+    pool.parallel_for(static_cast<int64_t>(ids.size()),
+                      [&](int64_t i) { std::copy(ids[i].begin(), ids[i].end(), out.begin() + begins[i]); });
+    return out;
+  }
+
   Vocabulary vocabulary;
   Bpe bpe;
   AddedTokens added;
@@ -175,26 +211,10 @@ std::vector<TokenId> Tokenizer::encode(const Prompt& prompt, ThreadPool* pool) c
   std::vector<TokenId> out;
   if (!is_parallel) {
     out.reserve(num_bytes / kBytesPerTokenGuess + chunks.size());
-    for (const Chunk& chunk : chunks) {
-      if (chunk.control >= 0) out.push_back(chunk.control);
-      else parts_->encode(chunk.text, out);
-    }
+    for (const Chunk& chunk : chunks) parts_->encode_chunk(chunk, out);
     return out;
   }
-  std::vector<std::vector<TokenId>> ids(chunks.size());
-  pool->parallel_for(static_cast<int64_t>(chunks.size()), [&](int64_t i) {
-    if (chunks[i].control >= 0) return;
-    ids[i].reserve(chunks[i].text.size() / kBytesPerTokenGuess + 16);
-    parts_->encode(chunks[i].text, ids[i]);
-  });
-  size_t num_ids = 0;
-  for (size_t i = 0; i < chunks.size(); ++i) num_ids += chunks[i].control >= 0 ? 1 : ids[i].size();
-  out.reserve(num_ids);
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    if (chunks[i].control >= 0) out.push_back(chunks[i].control);
-    else out.insert(out.end(), ids[i].begin(), ids[i].end());
-  }
-  return out;
+  return parts_->encode_parallel(chunks, *pool);
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {
