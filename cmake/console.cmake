@@ -7,8 +7,7 @@ function(deepinfer_embed_console target folder)
   set(types_js "text/javascript@SEMI@ charset=utf-8")
   set(types_css "text/css@SEMI@ charset=utf-8")
   set(SEMI ";")  # a plain one would cut lists here
-  set(assembly ".section .rodata\n")
-  set(declarations "")
+  deepinfer_embed_bytes(${target} console char "${files}" declarations)
   set(rows "")
   set(number 0)
   foreach(file IN LISTS files)
@@ -21,18 +20,11 @@ function(deepinfer_embed_console target folder)
     if(name STREQUAL "index.html")
       set(path "/")
     endif()
-    string(APPEND assembly ".global ${symbol}_begin\n.hidden ${symbol}_begin\n${symbol}_begin:\n.incbin \"${file}\"\n"
-           ".global ${symbol}_end\n.hidden ${symbol}_end\n${symbol}_end:\n.byte 0\n")
-    string(APPEND declarations "extern const char ${symbol}_begin[], ${symbol}_end[];\n")
     string(APPEND rows "      {\"${path}\", \"${types_${extension}}\", {${symbol}_begin, ${symbol}_end}},\n")
   endforeach()
-  string(APPEND assembly ".section .note.GNU-stack,\"\",@progbits\n")
-  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/console.S @ONLY CONTENT "${assembly}")
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/generated/console_table.cc @ONLY CONTENT
 "#include \"serve/console_files.h\"
-extern \"C\" {
-${declarations}}
-namespace deepinfer {
+${declarations}namespace deepinfer {
 std::span<const ConsoleFile> console_files() {
   static const ConsoleFile files[] = {
 ${rows}      {}};
@@ -40,7 +32,5 @@ ${rows}      {}};
 }
 }  // namespace deepinfer
 ")
-  set_source_files_properties(${CMAKE_BINARY_DIR}/generated/console.S PROPERTIES OBJECT_DEPENDS "${files}")
-  target_sources(${target} PRIVATE ${CMAKE_BINARY_DIR}/generated/console.S
-                 ${CMAKE_BINARY_DIR}/generated/console_table.cc)
+  target_sources(${target} PRIVATE ${CMAKE_BINARY_DIR}/generated/console_table.cc)
 endfunction()
