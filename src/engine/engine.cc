@@ -228,7 +228,7 @@ Status Engine::launch(const Batch& batch) {
   return {};
 }
 
-Status Engine::sample(const TokenMasks* masks) {
+Status Engine::sample(const StepMasks* masks) {
   State& state = *state_;
   if (state.pending.empty() || state.pending.back().is_sampled)
     return invalid_argument("sample: no step has been launched");

@@ -44,6 +44,11 @@ struct EngineOptions {
   bool reproduces_published_key_slot = false;
 };
 
+// What the sequences of a step may pick: one entry per sequence of the batch, in its order, null where everything is
+// allowed. Row i of an entry goes with logits row i of its sequence. Rows that are missing at the end are free: they
+// stand behind a draft that the row before it refuses, so nothing is picked from them.
+using StepMasks = std::vector<const TokenMasks*>;
+
 class Engine {
  public:
   // `token_map` gives the Engram class of every token id; not read for a model without Engram. Errors:
@@ -65,9 +70,9 @@ class Engine {
   void release(int32_t lane);
 
   Status launch(const Batch& batch);
-  // Picks tokens, settles which drafts stand, drafts. `masks` has one row per logits row of the batch, in its order;
-  // null = everything allowed.
-  Status sample(const TokenMasks* masks);
+  // Picks tokens, settles which drafts stand, drafts. `masks` is borrowed until collect() of the step; null =
+  // everything allowed.
+  Status sample(const StepMasks* masks);
   Result<StepOutput> collect();
 
   // Of the step sampled last, until the next launch: its logits in batch order, and its draft logits [block][sequences

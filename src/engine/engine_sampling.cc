@@ -17,9 +17,11 @@ std::span<const TokenId> verified_drafts(const State& state, const BatchSequence
 }
 
 // One SampleRow per logits row of the batch, in order.
-void fill_sample_rows(State& state, const TokenMasks* masks) {
+void fill_sample_rows(State& state, const StepMasks* masks) {
   state.sample_rows.clear();
-  for (const BatchSequence& sequence : state.batch_sequences) {
+  for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
+    const BatchSequence& sequence = state.batch_sequences[s];
+    const TokenMasks* mask = masks ? (*masks)[s] : nullptr;
     const Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
     const auto drafts = verified_drafts(state, sequence);
     for (int64_t i = 0; i < sequence.num_logits_rows; ++i) {
@@ -27,7 +29,7 @@ void fill_sample_rows(State& state, const TokenMasks* masks) {
                     .history = lane.keeps_history ? &lane.history : nullptr,
                     .output_position = lane.num_output_tokens + i};
       row.drafted = drafts.first(static_cast<size_t>(i));
-      if (masks) row.mask = masks->row(static_cast<int64_t>(state.sample_rows.size()));
+      if (mask && i < mask->num_rows()) row.mask = mask->row(i);
       state.sample_rows.push_back(row);
     }
   }
@@ -119,14 +121,24 @@ Status draft_step(State& state, StepOutput& step) {
   return {};
 }
 
+Status check_masks(const State& state, const StepMasks& masks) {
+  if (masks.size() != state.batch_sequences.size())
+    return invalid_argument("sample: masks of " + std::to_string(masks.size()) + " sequences for " +
+                            std::to_string(state.batch_sequences.size()) + " in the step");
+  for (size_t s = 0; s < masks.size(); ++s)
+    if (masks[s] && (masks[s]->num_rows() == 0 || masks[s]->vocab_size() != state.config().vocab_size))
+      return invalid_argument("sample: the masks of lane " + std::to_string(state.batch_sequences[s].lane) + " have " +
+                              std::to_string(masks[s]->num_rows()) + " rows of " +
+                              std::to_string(masks[s]->vocab_size()) + " tokens");
+  return {};
+}
+
 }  // namespace
 
-Status sample_step(State& state, const TokenMasks* masks) {
+Status sample_step(State& state, const StepMasks* masks) {
   StepOutput& step = state.pending.back().output;
   const auto logits = state.forward->logits();
-  if (masks && masks->num_rows() != logits.size[0])
-    return invalid_argument("sample: " + std::to_string(masks->num_rows()) + " mask rows for " +
-                            std::to_string(logits.size[0]) + " logits rows");
+  if (masks) TRY(check_masks(state, *masks));
   const bool picks = std::ranges::any_of(state.batch_sequences,
                                          [](const BatchSequence& s) { return s.sample && s.num_logits_rows > 0; });
   if (picks) {

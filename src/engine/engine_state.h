@@ -62,6 +62,6 @@ struct Engine::State {
 };
 
 // engine_sampling.cc: acceptance and drafting of the step in `pending.back()`.
-Status sample_step(Engine::State& state, const TokenMasks* masks);
+Status sample_step(Engine::State& state, const StepMasks* masks);
 
 }  // namespace deepinfer

@@ -42,9 +42,11 @@ TEST(Engine, RefusesBatchesThatDoNotFitItsState) {
   EXPECT_FALSE(engine->launch(one_row(blocks, 5, 50)).ok()) << "the tokens before position 50 are unknown";
   EXPECT_FALSE(engine->sample(nullptr).ok()) << "nothing was launched";
   EXPECT_FALSE(engine->collect().ok());
-  const TokenMasks masks(2, 512);
+  const TokenMasks masks(1, 512), narrow(1, 500);
+  const StepMasks two = {&masks, &masks}, wrong = {&narrow};
   ASSERT_TRUE(engine->launch(one_row(blocks, 5, 0)).ok());
-  EXPECT_FALSE(engine->sample(&masks).ok()) << "two mask rows for one logits row";
+  EXPECT_FALSE(engine->sample(&two).ok()) << "masks of two sequences for one";
+  EXPECT_FALSE(engine->sample(&wrong).ok()) << "masks of another vocabulary";
   ASSERT_TRUE(engine->sample(nullptr).ok());
   EXPECT_TRUE(engine->collect().ok());
 }
@@ -59,11 +61,13 @@ TEST(Engine, MasksLeaveOnlyWhatTheyAllow) {
   TokenMasks masks(1, 512);
   allow(masks.row(0), 321);
   ASSERT_TRUE(engine->launch(one_row(blocks, 5, 0)).ok());
-  ASSERT_TRUE(engine->sample(&masks).ok());
+  const StepMasks step_masks = {&masks};
+  ASSERT_TRUE(engine->sample(&step_masks).ok());
   EXPECT_EQ(engine->collect().value().sequences[0].tokens, std::vector<TokenId>{321});
   ASSERT_TRUE(engine->launch(one_row(blocks, 6, 1)).ok());
   const TokenMasks nothing(1, 512);
-  ASSERT_TRUE(engine->sample(&nothing).ok());
+  const StepMasks step_nothing = {&nothing};
+  ASSERT_TRUE(engine->sample(&step_nothing).ok());
   const StepOutput output = engine->collect().value();
   EXPECT_FALSE(output.sequences[0].has_allowed_token);
   EXPECT_TRUE(output.sequences[0].tokens.empty());

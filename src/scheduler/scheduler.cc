@@ -73,6 +73,15 @@ void Scheduler::cancel(SequenceId id) {
   sequences_.erase(at);
 }
 
+void Scheduler::cut_drafts(SequenceId id, int64_t num_drafts) {
+  const auto at = sequences_.find(id);
+  if (at == sequences_.end()) return;
+  Sequence& s = *at->second;
+  const size_t num = std::min(s.drafts.size(), static_cast<size_t>(std::max<int64_t>(num_drafts, 0)));
+  s.drafts.resize(num);
+  s.confidences.resize(num);
+}
+
 const Sequence* Scheduler::find(SequenceId id) const {
   const auto at = sequences_.find(id);
   return at == sequences_.end() ? nullptr : at->second.get();

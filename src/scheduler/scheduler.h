@@ -64,6 +64,10 @@ class Scheduler {
   // Ends a sequence at any moment; unknown ids are ignored. Its delta comes with the next commit or take_finished().
   void cancel(SequenceId id);
 
+  // Only the first `num_drafts` drafts of a sequence are worth verifying: the next cannot be picked. Unknown ids are
+  // ignored.
+  void cut_drafts(SequenceId id, int64_t num_drafts);
+
   // The next step. Every plan() with a non-empty batch is followed by commit() of its output.
   // `batch` and `deltas` are overwritten; handing the same objects in again keeps their memory.
   void plan(int64_t now_ns, Batch& batch);
@@ -76,6 +80,7 @@ class Scheduler {
   // Copies that must be done before the planned batch runs: offloads first, then loads.
   std::vector<BlockCopy> take_copies();
 
+  int64_t num_drafts() const { return options_.num_drafts; }  // longest draft block
   bool is_idle() const { return sequences_.empty(); }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }

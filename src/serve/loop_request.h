@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,13 +14,15 @@
 #include "sampler/sampling_params.h"
 #include "scheduler/batch.h"
 #include "scheduler/sequence.h"
+#include "serve/mask_source.h"
 
 namespace deepinfer {
 
 struct LoopRequest {
   SequenceRequest sequence;  // its id is given by the loop
   SamplingParams sampling;
-  std::vector<LaneImage> images;  // rows of the prompt's image spans
+  std::vector<LaneImage> images;      // rows of the prompt's image spans
+  std::unique_ptr<MaskSource> masks;  // null = every token may come; positioned behind the prompt
 };
 
 struct LoopUpdate {
@@ -29,6 +32,7 @@ struct LoopUpdate {
   int64_t num_cached_tokens = 0;            // of the prompt; known from the first token on
   std::optional<SequenceEnd> finished;      // the last update has it, or `refused`
   Status refused;                           // not ok: the request never ran
+  Status cause;                             // with `finished`: why, where the end alone does not say it
   const SequenceRecord* record = nullptr;   // with `finished`
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "serve/step_loop.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <utility>
 
@@ -68,7 +70,11 @@ void StepLoop::take_inbox() {
       arrival.on_update({.id = arrival.id, .tokens = {}, .logprobs = {}, .finished = {}, .refused = taken});
       continue;
     }
-    live_.emplace(index(arrival.id), Live{std::move(arrival.request), std::move(arrival.on_update), {}});
+    Live& live = live_[index(arrival.id)];
+    live.request = std::move(arrival.request);
+    live.on_update = std::move(arrival.on_update);
+    if (live.request.masks)
+      live.masks.emplace(std::move(live.request.masks), engine_.config().vocab_size, scheduler_.num_drafts());
   }
   for (const SequenceId id : cancels) scheduler_.cancel(id);
 }
@@ -88,10 +94,36 @@ Status StepLoop::admit_lanes() {
   return {};
 }
 
+const StepMasks* StepLoop::fill_masks() {
+  step_masks_.assign(batch_.sequences.size(), nullptr);
+  bool has_any = false;
+  for (size_t i = 0; i < batch_.sequences.size(); ++i) {
+    const BatchSequence& rows = batch_.sequences[i];
+    if (rows.num_logits_rows == 0 || !rows.sample) continue;
+    std::optional<SequenceMasks>& masks = live_.at(index(rows.id)).masks;
+    if (!masks) continue;
+    const auto drafts = std::span(batch_.tokens).first(static_cast<size_t>(rows.rows.end));
+    masks->fill(drafts.last(static_cast<size_t>(rows.num_logits_rows - 1)));
+    step_masks_[i] = &masks->rows();
+    has_any = true;
+  }
+  return has_any ? &step_masks_ : nullptr;
+}
+
+void StepLoop::cut_refused_drafts() {
+  for (const SequenceDelta& delta : deltas_) {
+    const auto at = live_.find(index(delta.id));
+    if (at == live_.end() || !at->second.masks) continue;
+    const Sequence* sequence = scheduler_.find(delta.id);
+    CHECK(sequence);
+    scheduler_.cut_drafts(delta.id, at->second.masks->fill(sequence->drafts));
+  }
+}
+
 Result<StepOutput> StepLoop::run_engine() {
   TRY(admit_lanes());
   TRY(engine_.launch(batch_));
-  TRY(engine_.sample(nullptr));
+  TRY(engine_.sample(fill_masks()));
   return engine_.collect();
 }
 
@@ -112,6 +144,7 @@ Result<bool> StepLoop::run_step() {
   scheduler_.commit(output, end_ns, deltas_);
   if (options_.checks_invariants) scheduler_.check_invariants();
   deliver(deltas_);
+  cut_refused_drafts();
   {
     const std::lock_guard lock(mutex_);
     snapshot_.busy_ns += end_ns - begin_ns;
@@ -122,12 +155,21 @@ Result<bool> StepLoop::run_step() {
   return true;
 }
 
+Status StepLoop::cause_of(const Live& live, const SequenceDelta& delta) const {
+  if (delta.finished == SequenceEnd::kNotFinite)
+    return internal_error(fmt::format("a logit at output position {} is NaN or infinite", live.output.size()));
+  if (delta.finished != SequenceEnd::kNothingAllowed) return {};
+  if (live.masks && !live.masks->failure().ok()) return live.masks->failure();
+  return invalid_argument(fmt::format("no token is allowed at output position {}", live.output.size()));
+}
+
 void StepLoop::deliver(const std::vector<SequenceDelta>& deltas) {
   for (const SequenceDelta& delta : deltas) {
     const auto at = live_.find(index(delta.id));
     CHECK(at != live_.end());
     Live& live = at->second;
     live.output.insert(live.output.end(), delta.tokens.begin(), delta.tokens.end());
+    if (live.masks) live.masks->accept(delta.tokens);
     std::optional<SequenceRecord> record;
     if (delta.finished) record = scheduler_.take_record(delta.id);
     const Sequence* running = record ? nullptr : scheduler_.find(delta.id);
@@ -138,6 +180,7 @@ void StepLoop::deliver(const std::vector<SequenceDelta>& deltas) {
                     .num_cached_tokens = num_cached,
                     .finished = delta.finished,
                     .refused = {},
+                    .cause = cause_of(live, delta),
                     .record = record ? &*record : nullptr});
     if (delta.finished) live_.erase(at);
   }

@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "scheduler/scheduler.h"
 #include "serve/loop_request.h"
+#include "serve/sequence_masks.h"
 
 namespace deepinfer {
 
@@ -65,7 +66,8 @@ class StepLoop {
   struct Live {
     LoopRequest request;  // sequence.prompt stays with the scheduler
     OnLoopUpdate on_update;
-    std::vector<TokenId> output;  // kept for a resume after preemption
+    std::vector<TokenId> output;         // kept for a resume after preemption
+    std::optional<SequenceMasks> masks;  // of request.masks
   };
   struct Arrival {
     SequenceId id{};
@@ -75,7 +77,12 @@ class StepLoop {
 
   void take_inbox();
   Status admit_lanes();
+  // The masks of the batch, in its order; null when none of its sequences has any.
+  const StepMasks* fill_masks();
+  // Masks move on behind settled tokens; drafts that they refuse are not verified.
+  void cut_refused_drafts();
   Result<StepOutput> run_engine();
+  Status cause_of(const Live& live, const SequenceDelta& delta) const;
   void deliver(const std::vector<SequenceDelta>& deltas);
   void update_snapshot(const StepOutput& output);
   void update_gauges();
@@ -88,6 +95,7 @@ class StepLoop {
   Scheduler scheduler_;
   std::unordered_map<uint64_t, Live> live_;
   Batch batch_;
+  StepMasks step_masks_;
   std::vector<SequenceDelta> deltas_;
 
   mutable std::mutex mutex_;  // guards what stands below
