@@ -13,8 +13,8 @@ namespace deepinfer {
 
 int fuzz_checkpoint(const uint8_t* data, size_t size) {
   (void)decode_checkpoint({data, size}).ok();
-  std::vector<uint8_t> bytes(static_cast<size_t>(kPageBytes) + size);  // the input as the payload of a sound head
-  std::copy_n(data, size, bytes.begin() + kPageBytes);
+  std::vector<uint8_t> bytes(static_cast<size_t>(kPageBytes), 0);  // the input as the payload of a sound head
+  bytes.insert(bytes.end(), data, data + size);
   FieldWriter head(bytes);
   head.put(uint64_t{0x31544b5043525453});
   head.put(kStoreLayout);
