@@ -102,29 +102,36 @@ StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prio
   return step_time(solve_bounded(gram, moment, coefficients(prior), kNothing, kUnbounded));
 }
 
-StepTimeFit::StepTimeFit(StepTime profile, Options options) : profile_(profile), curve_(profile), options_(options) {}
+StepTimeFit::StepTimeFit(StepTime profile, Options options)
+    : profile_(profile), curve_(profile), has_profile_(coefficients(profile) != kNothing), options_(options) {}
 
-void StepTimeFit::add(const StepSample& sample) {
-  const double measured = static_cast<double>(sample.measured_ns);
-  const double predicted = static_cast<double>(curve_.predict_ns(sample.shape));
+void StepTimeFit::add(const StepShape& shape, int64_t measured_ns) {
+  const double measured = static_cast<double>(measured_ns);
+  const double predicted = static_cast<double>(curve_.predict_ns(shape));
   if (measured <= 0) return;
-  if (predicted > 0 && measured > options_.outlier_ratio * predicted) {
+  const double error = std::min(1.0, std::abs(predicted - measured) / measured);
+  const size_t place = static_cast<size_t>(num_errors_++ % options_.error_window);
+  if (place < recent_errors_.size()) recent_errors_[place] = error;
+  else recent_errors_.push_back(error);
+  // Stalls, and times that no step of this shape can have. Should they be the rule, the errors above say so. A curve
+  // that has only itself to go by sets nothing aside before it has proved good.
+  const double ratio = predicted > 0 ? measured / predicted : 1.0;
+  const bool judges = has_profile_ || is_trusted();
+  if (judges && (ratio > options_.outlier_ratio || ratio * options_.outlier_ratio < 1)) {
     ++num_outliers_;
     return;
   }
-  recent_errors_.push_back(std::abs(predicted - measured) / measured);
-  if (static_cast<int64_t>(recent_errors_.size()) > options_.error_window) recent_errors_.pop_front();
   for (Terms& row : gram_)
     for (double& x : row) x *= options_.forget;
   for (double& x : moment_) x *= options_.forget;
-  accumulate(gram_, moment_, terms_of(sample.shape), measured);
+  accumulate(gram_, moment_, terms_of(shape), measured);
   if (++num_samples_ % options_.refit_period == 0) refit();
 }
 
 void StepTimeFit::refit() {
   const Terms center = coefficients(profile_);
-  Terms low{}, high{};
-  for (size_t i = 0; i < kNumTerms; ++i) {
+  Terms low{}, high = kUnbounded;
+  for (size_t i = 0; i < kNumTerms && has_profile_; ++i) {
     low[i] = center[i] * (1 - options_.distance_max);
     high[i] = center[i] * (1 + options_.distance_max);
   }
@@ -132,7 +139,7 @@ void StepTimeFit::refit() {
 }
 
 bool StepTimeFit::is_trusted() const {
-  if (static_cast<int64_t>(recent_errors_.size()) < options_.error_window) return true;
+  if (static_cast<int64_t>(recent_errors_.size()) < options_.error_window) return has_profile_;
   double sum = 0;
   for (const double error : recent_errors_) sum += error;
   return sum / static_cast<double>(recent_errors_.size()) <= options_.error_max;

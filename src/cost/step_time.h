@@ -10,7 +10,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <vector>
 
@@ -53,13 +52,14 @@ struct StepSample {
 // Non-negative least squares of relative errors. With fewer than two samples the prior comes back.
 StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prior);
 
-// Online refit: exponentially forgetting normal equations, bounded distance from the profiled curve.
+// Online refit: exponentially forgetting normal equations, bounded distance from the profiled curve. Without a profile
+// (all zero) there is nothing to stay near: the curve is what the samples say.
 class StepTimeFit {
  public:
   struct Options {
     double forget = 0.999;       // per sample
     double distance_max = 0.3;   // each coefficient stays within +-30 % of the profile
-    double outlier_ratio = 3.0;  // samples above 3x the prediction are set aside
+    double outlier_ratio = 3.0;  // samples above 3x the prediction are set aside, below a third of it, too
     int64_t refit_period = 16;   // samples between refits
     int64_t error_window = 20;   // samples of the error guard
     double error_max = 0.10;     // mean |relative error| beyond which the curve is not trusted
@@ -67,9 +67,11 @@ class StepTimeFit {
 
   explicit StepTimeFit(StepTime profile) : StepTimeFit(profile, Options{}) {}
   StepTimeFit(StepTime profile, Options options);
-  void add(const StepSample& sample);
+  void add(const StepShape& shape, int64_t measured_ns);
+  void add(const StepSample& sample) { add(sample.shape, sample.measured_ns); }
   const StepTime& curve() const { return curve_; }
-  // False when recent predictions are off by more than error_max: callers fall back to a token budget.
+  // False when recent predictions are off by more than error_max, or none could be made yet: callers fall back to a
+  // token budget.
   bool is_trusted() const;
   int64_t num_outliers() const { return num_outliers_; }
 
@@ -80,11 +82,12 @@ class StepTimeFit {
   void refit();
 
   StepTime profile_, curve_;
+  bool has_profile_;
   Options options_;
   std::array<Terms, kNumTerms> gram_{};  // forgetting sum of weighted outer products
   Terms moment_{};
-  int64_t num_samples_ = 0, num_outliers_ = 0;
-  std::deque<double> recent_errors_;
+  int64_t num_samples_ = 0, num_outliers_ = 0, num_errors_ = 0;
+  std::vector<double> recent_errors_;  // a ring of error_window places
 };
 
 }  // namespace deepinfer

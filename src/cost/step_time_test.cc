@@ -82,6 +82,33 @@ TEST(StepTimeFit, FollowsADriftAndStaysNearTheProfile) {
   EXPECT_FALSE(fit.is_trusted());
 }
 
+TEST(StepTimeFit, WithoutAProfileLearnsFromStepsAloneAndIsTrustedWhenItPredictsThem) {
+  StepTimeFit fit(StepTime{});
+  EXPECT_FALSE(fit.is_trusted());
+  Rng rng(9);
+  for (int i = 0; i < 300; ++i) fit.add(noisy_sample(rng, kTruth, 0.02));
+  EXPECT_TRUE(fit.is_trusted());
+  EXPECT_LT(mean_error(fit.curve(), kTruth, 4), 0.03);
+}
+
+// A bad sample, whatever it is, never makes the curve fall with more work.
+TEST(StepTimeFit, StaysMonotoneWhateverIsMeasured) {
+  for (const StepTime& profile : {kTruth, StepTime{}}) {
+    StepTimeFit fit(profile);
+    Rng rng(21);
+    for (int i = 0; i < 2000; ++i) {
+      const uint64_t kind = rng.below(4);
+      const int64_t measured = kind == 0   ? 0
+                               : kind == 1 ? static_cast<int64_t>(rng.below(1000))
+                               : kind == 2 ? INT64_MAX / 2
+                                           : static_cast<int64_t>(rng.below(2'000'000'000));
+      fit.add(random_shape(rng), measured);
+      const StepTime& c = fit.curve();
+      for (const double x : {c.a, c.b, c.d, c.e, c.r, c.k, c.v}) ASSERT_TRUE(std::isfinite(x) && x >= 0);
+    }
+  }
+}
+
 TEST(StepTimeFit, SetsStallsAside) {
   StepTimeFit fit(kTruth);
   Rng rng(5);

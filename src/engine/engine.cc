@@ -59,9 +59,10 @@ Status open_forward(State& state) {
 Status check_sequence(const State& state, const Batch& batch, const BatchSequence& sequence) {
   const std::string where = "batch: lane " + std::to_string(sequence.lane);
   if (sequence.lane < 0 || sequence.lane >= state.options.lanes_max) return invalid_argument(where + " does not exist");
-  if (!state.lanes[static_cast<size_t>(sequence.lane)].is_active)
+  if (!state.is_admitted[static_cast<size_t>(sequence.lane)])
     return invalid_argument(where + " has no sequence: admit it first");
   if (!sequence.blocks) return invalid_argument(where + ": no block table");
+  if (sequence.follows) return {};
   if (sequence.rows.begin < 0 || sequence.rows.end > batch.num_rows() || sequence.rows.empty())
     return invalid_argument(where + ": rows outside the batch");
   if (sequence.position_begin < 0)
@@ -69,54 +70,52 @@ Status check_sequence(const State& state, const Batch& batch, const BatchSequenc
   return {};
 }
 
-std::span<const TokenId> tokens_of(const Batch& batch, const BatchSequence& sequence) {
-  return std::span(batch.tokens)
-      .subspan(static_cast<size_t>(sequence.rows.begin), static_cast<size_t>(sequence.rows.size()));
-}
-
-Status build_rows(State& state, const Batch& batch) {
-  const int64_t hidden = state.config().hidden;
-  state.sequence_rows.clear();
-  state.image_rows.assign(batch.tokens.size(), nullptr);
-  state.ngrams.clear();
-  for (const BatchSequence& sequence : batch.sequences) {
-    TRY(check_sequence(state, batch, sequence));
-    const Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
-    const RowLimits& limits = sequence.limits;
-    state.sequence_rows.push_back({sequence.lane, sequence.rows, sequence.position_begin, sequence.blocks->blocks(),
-                                   sequence.num_logits_rows, limits.decoder_begin, limits.window_begin,
-                                   limits.decoder_window_begin, limits.global_kv_begin});
-    for (int64_t i = 0; i < sequence.rows.size() && !lane.images.empty(); ++i)
-      state.image_rows[static_cast<size_t>(sequence.rows.begin + i)] =
-          lane.image_row(sequence.position_begin + i, hidden);
-    if (state.hasher)
-      TRY(append_ngrams(lane, sequence, tokens_of(batch, sequence), state.hasher->look_back(), state.ngrams));
+// Element by element, so that what the step's vectors hold is used again.
+void copy_batch(const Batch& batch, StepContext& step) {
+  step.batch.step = batch.step;
+  step.batch.tokens.assign(batch.tokens.begin(), batch.tokens.end());
+  step.batch.sequences = batch.sequences;
+  step.batch.verify_budget = batch.verify_budget;
+  step.batch.temperatures.assign(batch.temperatures.begin(), batch.temperatures.end());
+  step.blocks.clear();
+  step.tables.clear();
+  for (BatchSequence& sequence : step.batch.sequences) {
+    const std::vector<BlockId>& table = sequence.blocks->blocks();
+    const int64_t begin = static_cast<int64_t>(step.blocks.size());
+    step.blocks.insert(step.blocks.end(), table.begin(), table.end());
+    step.tables.push_back({begin, static_cast<int64_t>(step.blocks.size())});
+    sequence.blocks = nullptr;  // the caller's, and may change
   }
-  return {};
 }
 
-void remember_rows(State& state, const Batch& batch) {
-  if (!state.hasher) return;
-  for (const BatchSequence& sequence : batch.sequences)
-    remember_tokens(state.lanes[static_cast<size_t>(sequence.lane)], sequence, tokens_of(batch, sequence),
-                    state.hasher->look_back());
-}
-
-void start_output(State& state, const Batch& batch) {
-  PendingStep step;
-  step.output.step = batch.step;
-  int64_t logits_begin = 0;
-  for (const BatchSequence& sequence : batch.sequences) {
-    SequenceOutput output;
-    output.id = sequence.id;
-    output.lane = sequence.lane;
-    output.logits_begin = logits_begin;
-    logits_begin += sequence.num_logits_rows;
-    step.output.sequences.push_back(std::move(output));
+void start_output(StepContext& step) {
+  StepOutput& output = step.output;
+  output.step = step.batch.step;
+  output.failure = {};
+  output.forward_ns = output.sample_ns = output.idle_ns = 0;
+  output.sequences.resize(step.batch.sequences.size());
+  for (size_t s = 0; s < output.sequences.size(); ++s) {
+    SequenceOutput& sequence = output.sequences[s];
+    sequence.id = step.batch.sequences[s].id;
+    sequence.lane = step.batch.sequences[s].lane;
+    sequence.num_rows = sequence.num_verified = sequence.logits_begin = sequence.num_accepted = 0;
+    sequence.tokens.clear();
+    sequence.logprobs.clear();
+    sequence.drafts.clear();
+    sequence.confidences.clear();
+    sequence.is_finite = sequence.has_allowed_token = true;
   }
-  state.batch_tokens.assign(batch.tokens.begin(), batch.tokens.end());
-  state.batch_sequences.assign(batch.sequences.begin(), batch.sequences.end());
-  state.pending.push_back(std::move(step));
+}
+
+// Runs a part of a step on the executor's thread, timed; a step that has been stopped does nothing more.
+template <typename Part>
+void run_part(State& state, StepContext& step, int64_t StepOutput::*part_ns, Part&& part) {
+  const int64_t begin_ns = state.clock.monotonic_ns();
+  if (state.idle_since_ns > 0) step.output.idle_ns += begin_ns - state.idle_since_ns;
+  if (step.status.ok() && step.output.failure.ok()) part();
+  state.idle_since_ns = state.clock.monotonic_ns();
+  step.output.*part_ns += state.idle_since_ns - begin_ns;
+  state.place.part = StepPlace::Part::kNone;
 }
 
 Status check_images(const LaneStart& start, int64_t hidden) {
@@ -135,7 +134,12 @@ Status check_images(const LaneStart& start, int64_t hidden) {
 }  // namespace
 
 Engine::Engine(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Engine::~Engine() = default;
+
+Engine::~Engine() {
+  if (!state_->is_hung) return;
+  state_->executor->abandon();
+  static_cast<void>(state_.release());  // a thread may still be in it, for ever: better lost than pulled away
+}
 
 Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights> weights, TokenMap token_map,
                                              const EngineOptions& options) {
@@ -151,7 +155,9 @@ Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights>
   if (!config.engram.empty()) {
     ASSIGN_OR_RETURN(state->hasher, EngramHasher::make(config.engram, std::move(token_map)));
   }
-  state->pool = std::make_unique<ThreadPool>(options.num_threads);
+  int num_threads = options.num_threads;
+  if (num_threads == 0 && options.has_thread && num_usable_cpus() >= 4) num_threads = num_usable_cpus() - 1;
+  state->pool = std::make_unique<ThreadPool>(num_threads);
   state->exchange = make_local_expert_exchange();
   state->sampler = std::make_unique<Sampler>(config.vocab_size);
   allocate_caches(*state);
@@ -160,7 +166,9 @@ Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights>
     state->lanes.back().tokens =
         TokenRing(state->hasher ? state->hasher->look_back() : 1, state->options.verify_rows_max);
   }
+  state->is_admitted.resize(static_cast<size_t>(options.lanes_max));
   TRY(open_forward(*state));
+  state->executor = std::make_unique<StepExecutor>(options.has_thread);
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
 }
 
@@ -168,7 +176,7 @@ const ModelConfig& Engine::config() const { return state_->config(); }
 const EngineOptions& Engine::options() const { return state_->options; }
 const CacheLayout& Engine::cache_layout() const { return state_->layout; }
 std::string Engine::describe_kernels() const { return state_->kernels.describe(); }
-ThreadPool& Engine::thread_pool() { return *state_->pool; }
+int64_t Engine::num_steps() const { return state_->num_steps; }
 
 ReplayGeometry Engine::replay_geometry() const {
   return {.window = config().window,
@@ -187,70 +195,85 @@ Status Engine::admit(LaneStart start) {
     return invalid_argument("admit: lane " + std::to_string(start.lane) + " does not exist");
   TRY(check_images(start, state.config().hidden));
   TRY(validate(start.params, state.config().vocab_size));
-  Lane& lane = state.lanes[static_cast<size_t>(start.lane)];
-  lane.is_active = true;
-  lane.keeps_history = needs_history(start.params);
-  lane.params = std::move(start.params);
-  lane.history = TokenHistory();
-  if (lane.keeps_history) {
-    lane.history.append_prompt(start.prompt);
-    for (const TokenId token : start.output) lane.history.append_output(token);
-  }
-  lane.num_output_tokens = static_cast<int64_t>(start.output.size());
-  lane.images = std::move(start.images);
-  lane.tokens.clear();
+  state.is_admitted[static_cast<size_t>(start.lane)] = true;
+  state.executor->post([&state, start = std::make_shared<LaneStart>(std::move(start))] {
+    state.lanes[static_cast<size_t>(start->lane)].start(std::move(*start));
+  });
   return {};
 }
 
 void Engine::release(int32_t lane) {
   CHECK(lane >= 0 && lane < state_->options.lanes_max);
-  Lane& state = state_->lanes[static_cast<size_t>(lane)];
-  state.is_active = false;
-  state.images.clear();
+  state_->is_admitted[static_cast<size_t>(lane)] = false;
+  state_->executor->post([state = state_.get(), lane] { state->lanes[static_cast<size_t>(lane)].images.clear(); });
 }
 
 Status Engine::launch(const Batch& batch) {
   State& state = *state_;
-  if (!state.pending.empty() && !state.pending.back().is_sampled)
+  if (state.num_steps > 0 && !state.step_at(state.num_steps - 1).is_sampled)
     return invalid_argument("launch: the step before has not been sampled");
-  const int64_t begin_ns = state.clock.monotonic_ns();
-  TRY(build_rows(state, batch));
-  TRY(state.forward->begin({.tokens = batch.tokens,
-                            .sequences = state.sequence_rows,
-                            .image_rows = state.image_rows,
-                            .ngrams = state.ngrams},
-                           state.caches));
-  remember_rows(state, batch);
-  TRY(state.forward->run());
-  start_output(state, batch);
-  state.num_draft_logits_rows = 0;
-  state.pending.back().output.forward_ns = state.clock.monotonic_ns() - begin_ns;
+  if (state.num_steps == State::kStepsMax) return invalid_argument("launch: collect a step before");
+  for (const BatchSequence& sequence : batch.sequences) TRY(check_sequence(state, batch, sequence));
+  StepContext& step = state.step_at(state.num_steps);
+  copy_batch(batch, step);
+  start_output(step);
+  step.status = {};
+  step.masks = nullptr;
+  step.is_sampled = false;
+  step.last_job = state.executor->post([&state, &step] {
+    state.place.step = step.batch.step;
+    state.step_begin_ns = state.clock.monotonic_ns();
+    run_part(state, step, &StepOutput::forward_ns, [&] { step.status = run_forward(state, step); });
+  });
+  if (!state.executor->has_thread()) TRY(step.status);
+  ++state.num_steps;
   return {};
 }
 
 Status Engine::sample(const StepMasks* masks) {
   State& state = *state_;
-  if (state.pending.empty() || state.pending.back().is_sampled)
+  if (state.num_steps == 0 || state.step_at(state.num_steps - 1).is_sampled)
     return invalid_argument("sample: no step has been launched");
-  const int64_t begin_ns = state.clock.monotonic_ns();
-  TRY(sample_step(state, masks));
-  state.pending.back().is_sampled = true;
-  state.pending.back().output.sample_ns = state.clock.monotonic_ns() - begin_ns;
+  StepContext& step = state.step_at(state.num_steps - 1);
+  if (masks) TRY(check_masks(state, step.batch, *masks));
+  step.masks = masks;
+  step.is_sampled = true;
+  step.last_job = state.executor->post([&state, &step] {
+    run_part(state, step, &StepOutput::sample_ns, [&] { step.status = run_sampling(state, step); });
+  });
   return {};
 }
 
-Result<StepOutput> Engine::collect() {
+Status Engine::collect(StepOutput& output) {
   State& state = *state_;
-  if (state.pending.empty() || !state.pending.front().is_sampled)
+  if (state.num_steps == 0 || !state.step_at(0).is_sampled)
     return invalid_argument("collect: no step has been sampled");
-  StepOutput output = std::move(state.pending.front().output);
-  state.pending.pop_front();
+  StepContext& step = state.step_at(0);
+  std::optional<int64_t> limit_ns;  // a step before this one, and the wait for this one's layer to end, come on top
+  if (state.options.step_ns_max > 0) limit_ns = 3 * state.options.step_ns_max;
+  if (state.is_hung || !state.executor->wait(step.last_job, limit_ns)) {
+    state.is_hung = true;
+    return unavailable("engine: the step hangs in " + describe_place(state) + "; nothing more can run");
+  }
+  std::swap(output, step.output);
+  state.first_step = (state.first_step + 1) % State::kStepsMax;
+  --state.num_steps;
+  return step.status;
+}
+
+Result<StepOutput> Engine::collect() {
+  StepOutput output;
+  TRY(collect(output));
   return output;
 }
 
-View<const float, dim::rows, dim::vocab> Engine::logits() const { return state_->forward->logits(); }
+View<const float, dim::rows, dim::vocab> Engine::logits() const {
+  state_->executor->drain();
+  return state_->forward->logits();
+}
 
 View<const float, dim::rows, dim::vocab> Engine::draft_logits() const {
+  state_->executor->drain();
   return {state_->draft_logits, {state_->num_draft_logits_rows, config().vocab_size}};
 }
 

@@ -11,12 +11,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
-#include "base/thread_pool.h"
 #include "base/token_masks.h"
 #include "engine/lane_start.h"
 #include "engram/token_map.h"
@@ -30,7 +30,8 @@
 namespace deepinfer {
 
 struct EngineOptions {
-  int num_threads = 0;                                // compute threads with the caller; 0 = one per usable CPU
+  int num_threads = 0;  // compute threads; 0 = one per usable CPU; of 4 and more, has_thread leaves one to the caller
+  bool has_thread = false;                            // computes apart from the caller
   Target target{Backend::kCpu, machine_cpu_level()};  // every CPU level gives the same bits
   int64_t rows_max = 512;                             // rows of a step
   int64_t logits_rows_max = 64;                       // logits rows of a step
@@ -39,6 +40,11 @@ struct EngineOptions {
   int64_t context_max = 0;                                   // longest sequence in tokens; 0 = what blocks_max holds
   int64_t verify_rows_max = 0;                               // longest verify run; 0 = the model's draft block + 1
   ScoreRounding score_rounding = ScoreRounding::kReference;  // docs/decisions says why
+  // A step that takes longer is stopped between two layers: its output says where, its sequences cannot go on, others
+  // are not touched. One that does not even stop then makes collect() fail after the same time again. 0 = no limit.
+  int64_t step_ns_max = 0;
+  // Test only: called before each layer of each step, on the engine's thread.
+  std::function<void(uint64_t step, int layer)> on_layer;
   // Test only: on decode rows that leave a compression group open, ratio > 1 index sources score against the keys that
   // were published last, as the published reference does (model.md 8.1). Single decode rows only.
   bool reproduces_published_key_slot = false;
@@ -63,20 +69,26 @@ class Engine {
   ReplayGeometry replay_geometry() const;
   int64_t memory_bytes() const;  // what open() allocated, weights not counted
   std::string describe_kernels() const;
-  ThreadPool& thread_pool();  // for work between steps (image encoding)
 
-  // Gives a lane to a new sequence. Whatever stood in the lane is forgotten. Errors: invalid_argument.
+  // Gives a lane to a new sequence. Whatever stood in the lane is forgotten. No step under way may have rows of the
+  // lane. Errors: invalid_argument.
   Status admit(LaneStart start);
   void release(int32_t lane);
 
+  // Copies the batch. Errors: invalid_argument, resource_exhausted; nothing has happened then. With a thread, what is
+  // wrong with a row is told by collect() instead, and the engine is not usable any more.
   Status launch(const Batch& batch);
   // Picks tokens, settles which drafts stand, drafts. `masks` is borrowed until collect() of the step; null =
   // everything allowed.
   Status sample(const StepMasks* masks);
+  // Errors: what the step ended with; unavailable when it hangs (step_ns_max).
   Result<StepOutput> collect();
+  // The same into `output`, whose memory is used again.
+  Status collect(StepOutput& output);
+  int64_t num_steps() const;  // launched and not collected
 
-  // Of the step sampled last, until the next launch: its logits in batch order, and its draft logits [block][sequences
-  // that drafted] with the Markov term, position by position.
+  // Of the step sampled last, until the next launch; wait for it. Its logits in batch order, and its draft logits
+  // [block][sequences that drafted] with the Markov term, position by position.
   View<const float, dim::rows, dim::vocab> logits() const;
   View<const float, dim::rows, dim::vocab> draft_logits() const;
 

@@ -44,22 +44,25 @@ void append_logprobs(const SampledToken& token, SequenceOutput& output) {
   output.logprobs.push_back(std::move(logprobs));
 }
 
-// Walks the verify run: a draft stands while the token picked before it is that draft.
+// Walks the verify run: a draft stands while the token picked before it is that draft. Nothing is picked behind the
+// end.
 void settle(State& state, const BatchSequence& sequence, SequenceOutput& output) {
   Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
   const auto drafts = verified_drafts(state, sequence);
+  const int64_t num_drafts = static_cast<int64_t>(drafts.size());
   for (int64_t i = 0; i < sequence.num_logits_rows; ++i) {
     const SampledToken& token = state.sampled[static_cast<size_t>(output.logits_begin + i)];
     if (token.error != SampleError::kNone) {
       output.is_finite = token.error != SampleError::kNotFinite;
       output.has_allowed_token = token.error != SampleError::kNothingAllowed;
+      lane.is_ended = true;
       return;
     }
     output.tokens.push_back(token.id);
     if (lane.params.top_logprobs) append_logprobs(token, output);
-    if (lane.keeps_history) lane.history.append_output(token.id);
-    ++lane.num_output_tokens;
-    if (i == static_cast<int64_t>(drafts.size()) || drafts[static_cast<size_t>(i)] != token.id) return;
+    lane.append(token.id);
+    lane.position = sequence.position_begin + sequence.rows.size() - num_drafts + i;
+    if (lane.is_ended || i == num_drafts || drafts[static_cast<size_t>(i)] != token.id) return;
     ++output.num_accepted;
   }
 }
@@ -76,7 +79,9 @@ DraftRun plan_drafts(State& state, StepOutput& step) {
   for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
     const BatchSequence& sequence = state.batch_sequences[s];
     SequenceOutput& output = step.sequences[s];
+    const bool is_ended = state.lanes[static_cast<size_t>(sequence.lane)].is_ended;
     if (!sequence.draft || !output.is_finite || !output.has_allowed_token) continue;
+    if (is_ended && !sequence.draft_anchor) continue;
     if (output.tokens.empty() && !sequence.draft_anchor) continue;
     const int64_t rejected =
         output.tokens.empty() ? 0 : static_cast<int64_t>(verified_drafts(state, sequence).size()) - output.num_accepted;
@@ -121,34 +126,47 @@ Status draft_step(State& state, StepOutput& step) {
   return {};
 }
 
-Status check_masks(const State& state, const StepMasks& masks) {
-  if (masks.size() != state.batch_sequences.size())
+// What the next step begins with, where it is told to follow.
+void keep_drafts(State& state, const StepOutput& step) {
+  for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
+    if (!state.batch_sequences[s].sample) continue;
+    Lane& lane = state.lanes[static_cast<size_t>(state.batch_sequences[s].lane)];
+    lane.drafts.assign(step.sequences[s].drafts.begin(), step.sequences[s].drafts.end());
+    lane.confidences.assign(step.sequences[s].confidences.begin(), step.sequences[s].confidences.end());
+  }
+}
+
+}  // namespace
+
+Status check_masks(const State& state, const Batch& batch, const StepMasks& masks) {
+  if (masks.size() != batch.sequences.size())
     return invalid_argument("sample: masks of " + std::to_string(masks.size()) + " sequences for " +
-                            std::to_string(state.batch_sequences.size()) + " in the step");
+                            std::to_string(batch.sequences.size()) + " in the step");
   for (size_t s = 0; s < masks.size(); ++s)
     if (masks[s] && (masks[s]->num_rows() == 0 || masks[s]->vocab_size() != state.config().vocab_size))
-      return invalid_argument("sample: the masks of lane " + std::to_string(state.batch_sequences[s].lane) + " have " +
+      return invalid_argument("sample: the masks of lane " + std::to_string(batch.sequences[s].lane) + " have " +
                               std::to_string(masks[s]->num_rows()) + " rows of " +
                               std::to_string(masks[s]->vocab_size()) + " tokens");
   return {};
 }
 
-}  // namespace
-
-Status sample_step(State& state, const StepMasks* masks) {
-  StepOutput& step = state.pending.back().output;
+Status run_sampling(State& state, StepContext& step) {
+  if (state.batch_tokens.empty()) return {};
+  state.place.part = StepPlace::Part::kSample;
   const auto logits = state.forward->logits();
-  if (masks) TRY(check_masks(state, *masks));
   const bool picks = std::ranges::any_of(state.batch_sequences,
                                          [](const BatchSequence& s) { return s.sample && s.num_logits_rows > 0; });
   if (picks) {
-    fill_sample_rows(state, masks);
+    fill_sample_rows(state, step.masks);
     state.sampled.resize(state.sample_rows.size());
     state.sampler->sample(logits, state.sample_rows, *state.pool, state.sampled);
     for (size_t s = 0; s < state.batch_sequences.size(); ++s)
-      if (state.batch_sequences[s].sample) settle(state, state.batch_sequences[s], step.sequences[s]);
+      if (state.batch_sequences[s].sample) settle(state, state.batch_sequences[s], step.output.sequences[s]);
   }
-  return draft_step(state, step);
+  state.place.part = StepPlace::Part::kDraft;
+  TRY(draft_step(state, step.output));
+  keep_drafts(state, step.output);
+  return {};
 }
 
 }  // namespace deepinfer

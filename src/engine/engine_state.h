@@ -2,7 +2,8 @@
 // The parts of an engine. Internal to engine*.cc and to tests that look inside.
 #pragma once
 
-#include <deque>
+#include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,17 +11,33 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/lane.h"
+#include "engine/step_executor.h"
 #include "engram/hasher.h"
 #include "model/forward.h"
 #include "model/layer_roles.h"
 #include "sampler/sampler.h"
+#include "scheduler/verify_budget.h"
 
 namespace deepinfer {
 
-// A step between launch() and collect().
-struct PendingStep {
+// A step between launch() and collect(). launch() copies the batch into it, so the batch may change at once.
+struct StepContext {
+  Batch batch;                  // block tables of its sequences are read from `blocks`
+  std::vector<BlockId> blocks;  // one table after another
+  std::vector<Range> tables;    // of each sequence, in `blocks`
+  const StepMasks* masks = nullptr;
   StepOutput output;
-  bool is_sampled = false;
+  Status status;            // not ok: the batch was refused when it began
+  bool is_sampled = false;  // sample() was called
+  uint64_t last_job = 0;
+};
+
+// Where the step under way is; written by the engine's thread, read by whoever waits for it.
+struct StepPlace {
+  enum class Part { kNone, kBegin, kForward, kSample, kDraft };
+  std::atomic<uint64_t> step{0};
+  std::atomic<Part> part{Part::kNone};
+  std::atomic<int> layer{0};
 };
 
 struct Engine::State {
@@ -41,14 +58,22 @@ struct Engine::State {
   Buffer<float> tails;
   Buffer<int32_t> block_table;
   Caches caches;
-  std::vector<Lane> lanes;
 
-  // The step launched last, as sample() needs it.
-  std::vector<TokenId> batch_tokens;
-  std::vector<BatchSequence> batch_sequences;
-  std::deque<PendingStep> pending;
+  // The caller's side: steps launched and not collected, a ring.
+  static constexpr int64_t kStepsMax = 3;
+  std::array<StepContext, kStepsMax> steps;
+  int64_t first_step = 0, num_steps = 0;
+  std::vector<bool> is_admitted;  // lanes
+  bool is_hung = false;
+
+  // The executor's side.
+  std::vector<Lane> lanes;
+  std::vector<TokenId> batch_tokens;           // of the step under way, rows of sequences that follow filled in
+  std::vector<BatchSequence> batch_sequences;  // the same
   int64_t num_draft_logits_rows = 0;
   const float* draft_logits = nullptr;
+  int64_t step_begin_ns = 0, idle_since_ns = 0;
+  StepPlace place;
 
   // Reused by every step.
   std::vector<SequenceRows> sequence_rows;
@@ -56,12 +81,25 @@ struct Engine::State {
   std::vector<TokenId> ngrams;
   std::vector<SampleRow> sample_rows;
   std::vector<SampledToken> sampled;
+  SurvivalTable survivals;
+  VerifyScratch verify_scratch;
+  std::vector<int32_t> verify_lengths;
+
+  std::unique_ptr<StepExecutor> executor;  // last: its thread ends before what it uses
 
   const ModelConfig& config() const { return weights->config(); }
+  StepContext& step_at(int64_t i) { return steps[static_cast<size_t>((first_step + i) % kStepsMax)]; }
   ExecutionContext context() { return {pool.get(), &scratch}; }
 };
 
-// engine_sampling.cc: acceptance and drafting of the step in `pending.back()`.
-Status sample_step(Engine::State& state, const StepMasks* masks);
+// Jobs of the executor. engine_rows.cc: the rows of a step, those of sequences that follow taken from their lanes; the
+// forward pass.
+Status run_forward(Engine::State& state, StepContext& step);
+// engine_sampling.cc: picks, acceptance and drafting.
+Status check_masks(const Engine::State& state, const Batch& batch, const StepMasks& masks);
+Status run_sampling(Engine::State& state, StepContext& step);
+// The step has taken longer than it may: an error that says where it was stopped.
+Status check_time(const Engine::State& state);
+std::string describe_place(const Engine::State& state);
 
 }  // namespace deepinfer

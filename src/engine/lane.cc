@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <string>
+#include <utility>
 
 #include "engram/hasher.h"
 
@@ -23,6 +24,33 @@ void TokenRing::write(int64_t position, TokenId token) {
 }
 
 bool TokenRing::holds(int64_t begin, int64_t end) const { return begin >= begin_ && end <= end_; }
+
+void Lane::start(LaneStart start) {
+  keeps_history = needs_history(start.params);
+  params = std::move(start.params);
+  history = TokenHistory();
+  if (keeps_history) {
+    history.append_prompt(start.prompt);
+    for (const TokenId token : start.output) history.append_output(token);
+  }
+  num_output_tokens = static_cast<int64_t>(start.output.size());
+  images = std::move(start.images);
+  tokens.clear();
+  stop_ids = std::move(start.stop_ids);
+  output_tokens_max = start.output_tokens_max;
+  is_ended = false;
+  last_token.reset();
+  position = 0;
+  drafts.clear();
+  confidences.clear();
+}
+
+void Lane::append(TokenId token) {
+  if (keeps_history) history.append_output(token);
+  ++num_output_tokens;
+  last_token = token;
+  is_ended = num_output_tokens >= output_tokens_max || std::ranges::find(stop_ids, token) != stop_ids.end();
+}
 
 const bf16* Lane::image_row(int64_t position, int64_t hidden) const {
   for (const LaneImage& image : images)

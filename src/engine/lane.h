@@ -3,7 +3,9 @@
 // engine's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,14 +34,26 @@ class TokenRing {
 };
 
 struct Lane {
-  bool is_active = false;
   SamplingParams params;
   TokenHistory history;
   bool keeps_history = false;
   int64_t num_output_tokens = 0;
   std::vector<LaneImage> images;
   TokenRing tokens;
+  // Of the sequence's end: no step has rows of it any more.
+  std::vector<TokenId> stop_ids;
+  int64_t output_tokens_max = INT64_MAX;
+  bool is_ended = false;
+  // What a step that follows begins with: the token picked last, its position, the drafts behind it.
+  std::optional<TokenId> last_token;
+  int64_t position = 0;
+  std::vector<TokenId> drafts;
+  std::vector<float> confidences;
 
+  int64_t drafts_wanted() const { return std::max<int64_t>(0, output_tokens_max - num_output_tokens - 1); }
+
+  void start(LaneStart start);
+  void append(TokenId token);  // picked; says whether the sequence ends with it
   // The embedding row of an image position, nullptr for text.
   const bf16* image_row(int64_t position, int64_t hidden) const;
 };

@@ -27,6 +27,10 @@ struct LaneStart {
   std::vector<TokenId> prompt;    // for penalties only; may stay empty where params need no history
   std::vector<TokenId> output;    // picked before, when a sequence resumes: the noise goes on behind them
   std::vector<LaneImage> images;  // ascending, not overlapping
+  // When the sequence ends: behind one of these tokens, or with so many output tokens. Nothing is picked behind its
+  // end. For a sequence that rows may follow (batch.h); the caller may as well see to it itself.
+  std::vector<TokenId> stop_ids;
+  int64_t output_tokens_max = INT64_MAX;
 };
 
 }  // namespace deepinfer

@@ -12,12 +12,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
+#include "kv/key_index.h"
 #include "store/block_key.h"
 
 namespace deepinfer {
@@ -37,13 +36,14 @@ class BlockPool {
   int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
   int64_t num_free() const { return static_cast<int64_t>(free_.size()); }
   int64_t num_cached() const { return num_cached_; }
-  int64_t num_evictable() const { return static_cast<int64_t>(lru_.size()); }
+  int64_t num_evictable() const { return num_evictable_; }
   int64_t num_available() const { return num_free() + num_evictable(); }  // what allocate() can give now
 
   // n blocks with reference count 1 each, evicting least recently used cached blocks as needed; nullopt (and nothing
   // changed) when fewer than n are available.
   std::optional<std::vector<BlockId>> allocate(int64_t n);
-  void hold(BlockId block);     // one more reference; takes a cached block out of the LRU
+  bool allocate(int64_t n, std::vector<BlockId>& blocks);  // the same, appended; false when too few are available
+  void hold(BlockId block);                                // one more reference; takes a cached block out of the LRU
   void release(BlockId block);  // one reference less; the last one makes it cached (if published) or free
 
   // Offers a full, active block under `key`. A key that another block already has stays there: this block keeps no key.
@@ -67,19 +67,22 @@ class BlockPool {
     int64_t num_pins = 0;
     std::optional<BlockKey> key;
     bool behind_fast_replay = false;
-    std::optional<std::list<BlockId>::iterator> lru_place;
+    bool is_in_lru = false;
+    int32_t before = -1, behind = -1;  // neighbours in the LRU
   };
   State& state(BlockId block);
   const State& state(BlockId block) const;
   void park(BlockId block);  // nobody holds it any more: LRU or free
   void unkey(BlockId block);
+  void enter_lru(BlockId block);
+  void leave_lru(BlockId block);
   BlockId evict_one();
 
   std::vector<State> blocks_;
   std::vector<BlockId> free_;
-  std::list<BlockId> lru_;  // front = next to go
-  std::unordered_map<BlockKey, BlockId, BlockKeyHash> index_;
-  int64_t num_cached_ = 0;
+  int32_t lru_front_ = -1, lru_back_ = -1;  // front = next to go
+  KeyIndex index_;
+  int64_t num_cached_ = 0, num_evictable_ = 0;
   OnEvict on_evict_;
 };
 

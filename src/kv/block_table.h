@@ -27,6 +27,7 @@ class BlockTable {
     CHECK(position >= 0 && position < capacity_tokens());
     return blocks_[static_cast<size_t>(position / kBlockTokens)];
   }
+  void reserve(int64_t num_blocks) { blocks_.reserve(static_cast<size_t>(num_blocks)); }
   void push_back(BlockId block) { blocks_.push_back(block); }
   void truncate(int64_t num_blocks) {
     CHECK(num_blocks >= 0 && num_blocks <= this->num_blocks());

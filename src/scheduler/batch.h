@@ -4,7 +4,12 @@
 // A Batch holds rows (one token at one position each) of many sequences. A sequence's rows stand together, in position
 // order and without gaps: a prefill chunk, one decode row, or a verify run [anchor, d1 .. dn] look the same to the
 // engine. Results of a row never depend on the other rows, on the chunk it came in, or on the number of threads.
-// Thread: made by plan, read by the engine until collect() of that step.
+//
+// While a step runs, its tokens are not known yet, but the next step can be planned all the same: a sequence with
+// `follows` has no rows in the batch. When its step begins the engine takes them from the lane, where the step before
+// has left the last token, its position and the drafts (serving.md 5.2: the lane is the future-token map). How many of
+// the drafts are verified is settled there, too: `verify_budget` of all of them, the likeliest first.
+// Thread: made by plan, copied by the engine's launch().
 #pragma once
 
 #include <array>
@@ -15,6 +20,7 @@
 
 #include "base/ids.h"
 #include "base/range.h"
+#include "base/status.h"
 #include "kv/block_table.h"
 
 namespace deepinfer {
@@ -34,7 +40,7 @@ struct RowLimits {
 struct BatchSequence {
   SequenceId id{};
   int32_t lane = 0;                    // its row of device-resident state
-  const BlockTable* blocks = nullptr;  // covers every position of its rows; borrowed until collect()
+  const BlockTable* blocks = nullptr;  // covers every position that its rows may have; read by launch()
   int64_t position_begin = 0;          // position of its first row
   Range rows;                          // its rows in Batch::tokens
   int64_t num_logits_rows =
@@ -47,14 +53,20 @@ struct BatchSequence {
   bool sample = true;        // false: logits only, nothing is picked
   bool draft = false;        // propose tokens after the last accepted one
   std::optional<TokenId> draft_anchor;  // draft after this token instead of the sampled one
+  // Rows, position and the number of logits rows come from the lane: the anchor and at most `follow_drafts_max` drafts.
+  // No rows at all when the sequence has ended by then.
+  bool follows = false;
+  int64_t follow_drafts_max = 0;
 };
 
 struct Batch {
   uint64_t step = 0;
   std::vector<TokenId> tokens;  // one per row; image positions carry the image id
   std::vector<BatchSequence> sequences;
-  bool empty() const { return tokens.empty(); }
-  int64_t num_rows() const { return static_cast<int64_t>(tokens.size()); }
+  int64_t verify_budget = 0;        // drafts verified by all sequences that follow
+  std::vector<float> temperatures;  // of their confidences, by draft position (calibration.h); missing = 1
+  bool empty() const { return sequences.empty(); }
+  int64_t num_rows() const { return static_cast<int64_t>(tokens.size()); }  // rows of sequences that follow not counted
 };
 
 struct TokenLogprobs {
@@ -65,6 +77,8 @@ struct TokenLogprobs {
 struct SequenceOutput {
   SequenceId id{};
   int32_t lane = 0;
+  int64_t num_rows = 0;      // that ran; 0 where a sequence that follows had ended
+  int64_t num_verified = 0;  // drafts among them
   int64_t logits_begin = 0;  // its first row in the step's logits
   // Picked tokens: the accepted drafts, then one more. Empty where nothing was sampled.
   std::vector<TokenId> tokens;
@@ -79,7 +93,9 @@ struct SequenceOutput {
 struct StepOutput {
   uint64_t step = 0;
   std::vector<SequenceOutput> sequences;  // in batch order
-  int64_t forward_ns = 0, sample_ns = 0;
+  Status failure;                         // not ok: the step was stopped; its sequences cannot go on
+  int64_t forward_ns = 0, sample_ns = 0;  // time of the engine's thread inside the step, waiting not counted
+  int64_t idle_ns = 0;                    // from the end of the step before to the begin of this one
 };
 
 }  // namespace deepinfer

@@ -19,12 +19,16 @@ Scheduler::Scheduler(const SchedulerOptions& options, PrefixCache& cache)
       fit_(options.profile),
       calibration_(options.num_drafts) {
   CHECK(policy_ != nullptr);
+  running_.reserve(static_cast<size_t>(options.num_lanes));
+  decoding_.reserve(static_cast<size_t>(options.num_lanes));
+  ended_.reserve(static_cast<size_t>(options.num_lanes));
   CHECK(options.num_lanes > 0 && options.rows_max >= options.num_lanes * (1 + options.num_drafts) &&
         options.chunk_rows_min > 0);
   for (int64_t lane = options.num_lanes; lane-- > 0;) free_lanes_.push_back(static_cast<int32_t>(lane));
 }
 
 Status Scheduler::submit(SequenceRequest request, int64_t now_ns) {
+  now_ns_ = now_ns;
   const int64_t num_prompt = static_cast<int64_t>(request.prompt.size());
   if (num_prompt == 0) return invalid_argument("request: the prompt is empty; at least one token is needed");
   if (request.max_output_tokens < 1) return invalid_argument("request: max_tokens is below 1");
@@ -41,6 +45,7 @@ Status Scheduler::submit(SequenceRequest request, int64_t now_ns) {
     return resource_exhausted(fmt::format("busy: {} requests are waiting already", num_waiting()));
   const KeyScope scope{request.tenant_salt, options_.model_revision, options_.cache_format};
   auto sequence = std::make_unique<Sequence>(std::move(request), scope);
+  sequence->reserve();
   sequence->keys.extend(sequence->tokens, sequence->request.media);
   sequence->record.arrival_ns = now_ns;
   if (const auto limit = sequence->request.ttft_ns_max) {
@@ -64,19 +69,16 @@ Status Scheduler::submit(SequenceRequest request, int64_t now_ns) {
 void Scheduler::cancel(SequenceId id) {
   const auto at = sequences_.find(id);
   if (at == sequences_.end()) return;
-  if (at->second->num_scheduled_tokens > 0) {  // its rows are on the device: it ends with that step's commit
-    cancelled_.push_back(id);
-    return;
-  }
-  finish(*at->second, SequenceEnd::kCancelled, at->second->record.arrival_ns);
+  Sequence& s = *at->second;
+  finish(s, SequenceEnd::kCancelled, now_ns_);
   finished_.push_back({.id = id, .finished = SequenceEnd::kCancelled});
-  sequences_.erase(at);
 }
 
 void Scheduler::cut_drafts(SequenceId id, int64_t num_drafts) {
   const auto at = sequences_.find(id);
   if (at == sequences_.end()) return;
   Sequence& s = *at->second;
+  if (s.num_steps_under_way > 0) return;
   const size_t num = std::min(s.drafts.size(), static_cast<size_t>(std::max<int64_t>(num_drafts, 0)));
   s.drafts.resize(num);
   s.confidences.resize(num);
@@ -111,22 +113,20 @@ void Scheduler::expire(int64_t now_ns) {
   for (const SequenceId id : late) {
     finish(*sequences_.at(id), SequenceEnd::kDeadline, now_ns);
     finished_.push_back({.id = id, .finished = SequenceEnd::kDeadline});
-    sequences_.erase(id);
   }
 }
 
 double Scheduler::remaining_ns(const Sequence& sequence) const {
-  return fit_.curve().chunk_ns({sequence.num_uncomputed_tokens(), sequence.num_computed_tokens});
+  return fit_.curve().chunk_ns({sequence.num_unscheduled_tokens(), sequence.num_computed_tokens});
 }
 
 double Scheduler::predict_ttft_ns(int64_t num_uncached_tokens) const {
   double work = fit_.curve().chunk_ns({num_uncached_tokens, 0});
   for (const auto& [id, sequence] : sequences_)
-    if (sequence->state != SequenceState::kDecode) work += remaining_ns(*sequence);
+    if (!sequence->decodes_next()) work += remaining_ns(*sequence);
   // Decode rows share every step; the share of a step left to prompts is bounded below by chunk_rows_min.
   StepShape decode;
-  for (const Sequence* s : running_)
-    decode.num_decode_rows += s->state == SequenceState::kDecode ? 1 + options_.num_drafts : 0;
+  for (const Sequence* s : running_) decode.num_decode_rows += s->decodes_next() ? 1 + options_.num_drafts : 0;
   const double overhead = static_cast<double>(fit_.curve().predict_ns(decode));
   const double budget = static_cast<double>(options_.step_budget_ns);
   const double share = std::max(budget - overhead, fit_.curve().chunk_ns({options_.chunk_rows_min, 0}));
@@ -167,7 +167,8 @@ bool Scheduler::admit(Sequence& s, int64_t now_ns) {
   }
   loads_.insert(loads_.end(), hit.loads.begin(),
                 hit.loads.end());  // a load that was begun is finished even if not adopted
-  s.blocks = BlockTable(hit.blocks);
+  s.blocks = BlockTable(std::move(hit.blocks));
+  s.blocks.reserve(BlockTable::blocks_for(s.num_tokens_expected()));
   s.num_published_blocks = s.blocks.num_blocks();
   s.num_computed_tokens = plan.run_begin;
   s.limits = plan.limits;
@@ -199,27 +200,32 @@ bool Scheduler::reserve(Sequence& s, int64_t num_tokens, bool may_preempt) {
     if (!victim) return false;
     preempt(*victim);
   }
-  const auto fresh = cache_.pool().allocate(missing);
-  CHECK(fresh);
-  for (const BlockId block : *fresh) s.blocks.push_back(block);
+  fresh_blocks_.clear();
+  CHECK(cache_.pool().allocate(missing, fresh_blocks_));
+  for (const BlockId block : fresh_blocks_) s.blocks.push_back(block);
   return true;
 }
 
 // The running sequence of the lowest priority, then with the least output, then the youngest; not one whose rows are in
-// the batch being planned.
+// the batch being planned. When its rows are in a step under way, nothing is taken from anyone before that step is
+// committed: whom it hits must not depend on how far the pipeline is.
 Sequence* Scheduler::preemption_victim(const Sequence& keep) {
   Sequence* victim = nullptr;
   for (Sequence* running : running_) {
     Sequence& candidate = *running;
-    if (&candidate == &keep || candidate.num_scheduled_tokens > 0 || candidate.blocks.num_blocks() == 0) continue;
+    if (&candidate == &keep || candidate.last_step > step_ || candidate.blocks.num_blocks() == 0) continue;
     const auto rank = [](const Sequence& x) { return std::pair(-x.request.priority, x.num_output_tokens()); };
     if (!victim || rank(candidate) <= rank(*victim)) victim = &candidate;
+  }
+  if (victim && victim->num_steps_under_way > 0) {
+    wants_drain_ = true;
+    return nullptr;
   }
   return victim;
 }
 
 void Scheduler::preempt(Sequence& s) {
-  CHECK(s.num_scheduled_tokens == 0);
+  CHECK(s.num_steps_under_way == 0 && s.num_scheduled_tokens == 0);
   release_blocks(s);
   free_lanes_.push_back(s.lane);
   s.lane = -1;
@@ -240,15 +246,23 @@ void Scheduler::release_blocks(Sequence& s) {
 
 void Scheduler::finish(Sequence& s, SequenceEnd reason, int64_t now_ns) {
   CHECK(s.state != SequenceState::kFinished);
-  release_blocks(s);
-  if (s.lane >= 0) free_lanes_.push_back(s.lane);
-  s.lane = -1;
   s.state = SequenceState::kFinished;
   s.end = reason;
   s.record.finished_ns = now_ns;
   std::erase(running_, &s);
   std::erase(waiting_, &s);
   records_[s.request.id] = s.record;
+  const auto at = sequences_.find(s.request.id);
+  ended_.push_back(std::move(at->second));
+  sequences_.erase(at);
+  if (s.num_steps_under_way == 0) retire(s);
+}
+
+void Scheduler::retire(Sequence& s) {
+  CHECK(s.state == SequenceState::kFinished && s.num_steps_under_way == 0);
+  release_blocks(s);
+  if (s.lane >= 0) free_lanes_.push_back(s.lane);
+  std::erase_if(ended_, [&](const std::unique_ptr<Sequence>& sequence) { return sequence.get() == &s; });
 }
 
 std::vector<BlockCopy> Scheduler::take_copies() {
@@ -258,31 +272,42 @@ std::vector<BlockCopy> Scheduler::take_copies() {
   return copies;
 }
 
-int64_t Scheduler::predicted_step_ns() const { return fit_.curve().predict_ns(planned_shape_); }
+int64_t Scheduler::predicted_step_ns() const { return fit_.curve().predict_ns(committed_.shape); }
 
-void Scheduler::add_step_time(int64_t measured_ns) {
-  if (measured_ns > 0) fit_.add({planned_shape_, measured_ns});
-}
+void Scheduler::add_step_time(int64_t measured_ns) { fit_.add(committed_.shape, measured_ns); }
 
 void Scheduler::check_invariants() const {
   cache_.check_invariants();
   std::vector<int64_t> references(static_cast<size_t>(cache_.pool().num_blocks()), 0);
   std::vector<bool> lane_used(static_cast<size_t>(options_.num_lanes), false);
+  std::unordered_map<const Sequence*, int32_t> under_way;
+  for (int64_t i = 0; i < num_steps_; ++i)
+    for (const Planned& planned : steps_[static_cast<size_t>((first_step_ + i) % kStepsMax)].sequences)
+      ++under_way[planned.sequence];
+  const auto check = [&](const Sequence& s) {
+    const auto at = under_way.find(&s);
+    CHECK(s.num_steps_under_way == (at == under_way.end() ? 0 : at->second));
+    if (s.lane >= 0) {
+      CHECK(!lane_used[static_cast<size_t>(s.lane)]);
+      lane_used[static_cast<size_t>(s.lane)] = true;
+      CHECK(s.num_computed_tokens <= s.blocks.capacity_tokens());
+    } else {
+      CHECK(s.blocks.num_blocks() == 0 && s.num_steps_under_way == 0);
+    }
+    for (const BlockId block : s.blocks.blocks()) ++references[index(block)];
+  };
   for (const auto& [id, s] : sequences_) {
     CHECK(s->state != SequenceState::kFinished);
     CHECK((s->state == SequenceState::kWaiting) == (s->lane < 0));
-    if (s->lane >= 0) {
-      CHECK(!lane_used[static_cast<size_t>(s->lane)]);
-      lane_used[static_cast<size_t>(s->lane)] = true;
-      CHECK(s->num_computed_tokens <= s->blocks.capacity_tokens());
-    } else {
-      CHECK(s->blocks.num_blocks() == 0);
-    }
-    for (const BlockId block : s->blocks.blocks()) ++references[index(block)];
+    check(*s);
+  }
+  for (const auto& s : ended_) {  // only what a step under way still needs
+    CHECK(s->state == SequenceState::kFinished && s->num_steps_under_way > 0);
+    check(*s);
   }
   for (int64_t i = 0; i < cache_.pool().num_blocks(); ++i)
     CHECK(cache_.pool().num_references(static_cast<BlockId>(i)) == references[static_cast<size_t>(i)]);
-  CHECK(static_cast<int64_t>(running_.size() + free_lanes_.size()) == options_.num_lanes);
+  CHECK(static_cast<int64_t>(running_.size() + free_lanes_.size() + ended_.size()) == options_.num_lanes);
   CHECK(running_.size() + waiting_.size() == sequences_.size());
 }
 

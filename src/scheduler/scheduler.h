@@ -5,8 +5,15 @@
 // A step mixes decode rows (anchor and drafts to verify) with prompt chunks. Decode rows come first; chunks get the
 // rest of a nanosecond budget by inverting the step-time curve, and at least `chunk_rows_min` rows, so that a new
 // prompt never waits for a decode-only stretch. When blocks run out, the sequence with the least output is preempted
-// and recomputed later. Time comes in as an argument; no clock, no device, no text. Thread: plan.
+// and recomputed later. Time comes in as an argument; no clock, no device, no text.
+//
+// Up to kStepsMax steps may be under way: planned and not yet committed. A sequence that decodes in one of them follows
+// it in the next (batch.h), with blocks for the longest that it may have become. A sequence that ends keeps its blocks
+// and its lane until the last step with rows of it is committed; what such a step still gives of it is thrown away.
+// Thread: plan.
 #pragma once
+
+#include <array>
 
 #include <cstdint>
 #include <memory>
@@ -54,6 +61,8 @@ struct SequenceDelta {
 
 class Scheduler {
  public:
+  static constexpr int64_t kStepsMax = 3;
+
   // `cache` outlives the scheduler. `options.admission` names a policy of the table.
   Scheduler(const SchedulerOptions& options, PrefixCache& cache);
 
@@ -61,27 +70,32 @@ class Scheduler {
   // pool, duplicate id), resource_exhausted ("busy": queue full or the predicted time to first token exceeds what was
   // asked).
   Status submit(SequenceRequest request, int64_t now_ns);
-  // Ends a sequence at any moment; unknown ids are ignored. Its delta comes with the next commit or take_finished().
+  // Ends a sequence at any moment; unknown ids are ignored. Its delta comes with take_finished().
   void cancel(SequenceId id);
 
-  // Only the first `num_drafts` drafts of a sequence are worth verifying: the next cannot be picked. Unknown ids are
-  // ignored.
+  // Only the first `num_drafts` drafts of a sequence are worth verifying: the next cannot be picked. Unknown ids, and
+  // sequences whose drafts are in a step already, are ignored.
   void cut_drafts(SequenceId id, int64_t num_drafts);
 
-  // The next step. Every plan() with a non-empty batch is followed by commit() of its output.
+  // The next step. Every plan() with a non-empty batch is followed by commit() of its output, in the same order.
+  // Precondition: fewer than kStepsMax steps are under way.
   // `batch` and `deltas` are overwritten; handing the same objects in again keeps their memory.
   void plan(int64_t now_ns, Batch& batch);
   void commit(const StepOutput& output, int64_t now_ns, std::vector<SequenceDelta>& deltas);
-  // Deltas of sequences that ended without a step: cancelled or past their deadline while waiting.
+  int64_t num_steps_under_way() const { return num_steps_; }
+  // The last plan found no room that it may take while steps are under way: commit them all before planning again.
+  bool wants_drain() const { return wants_drain_; }
+  // Deltas of sequences that ended without a step: cancelled or past their deadline.
   std::vector<SequenceDelta> take_finished();
   // Measured time of the step just committed, for the curve.
   void add_step_time(int64_t measured_ns);
-  int64_t predicted_step_ns() const;  // of that step, by the curve
+  int64_t predicted_step_ns() const;                                     // of that step, by the curve
+  const StepShape& committed_shape() const { return committed_.shape; }  // what ran in it
   // Copies that must be done before the planned batch runs: offloads first, then loads.
   std::vector<BlockCopy> take_copies();
 
   int64_t num_drafts() const { return options_.num_drafts; }  // longest draft block
-  bool is_idle() const { return sequences_.empty(); }
+  bool is_idle() const { return sequences_.empty() && num_steps_ == 0; }
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
   int64_t num_running() const { return static_cast<int64_t>(running_.size()); }
   const Sequence* find(SequenceId id) const;
@@ -89,6 +103,7 @@ class Scheduler {
   std::optional<SequenceRecord> take_record(SequenceId id);
   // Predicted nanoseconds until the first token of a prompt of that many uncached tokens, if it were queued now.
   double predict_ttft_ns(int64_t num_uncached_tokens) const;
+  int64_t num_wasted_rows() const { return num_wasted_rows_; }  // ran for sequences that had ended
   const StepTime& curve() const { return fit_.curve(); }
   const StepTimeFit& fit() const { return fit_; }
   const Calibration& calibration() const { return calibration_; }
@@ -98,28 +113,48 @@ class Scheduler {
  private:
   struct Planned {
     Sequence* sequence = nullptr;
+    SequenceId id{};
     bool is_prompt = false;
-    int64_t num_drafts = 0;
+    int64_t num_rows = 0;    // at most
+    int64_t num_coming = 0;  // output tokens, at least
+  };
+  struct Step {
+    uint64_t number = 0;
+    std::vector<Planned> sequences;
+    StepShape shape;
   };
 
   void expire(int64_t now_ns);
   void plan_decode(Batch& batch);
   void plan_prompts(Batch& batch, int64_t now_ns);
-  void choose_verify_lengths();
+  void choose_verify_lengths(Batch& batch);
+  bool drafts(const Sequence& sequence) const;
   bool add_chunk(Batch& batch, Sequence& sequence, double budget_ns);
+  static int64_t longest_after(const Sequence& sequence, int64_t num_drafts);
+  int64_t drafts_wanted(const Sequence& sequence) const;
   void add_decode_rows(Batch& batch, Sequence& sequence, int64_t num_drafts);
+  void add_following_rows(Batch& batch, Sequence& sequence, int64_t num_drafts);
+  Step& planning() { return steps_[static_cast<size_t>((first_step_ + num_steps_) % kStepsMax)]; }
+  static BatchSequence& add_rows(Batch& batch, const Sequence& sequence);
+  static int64_t num_following_rows(const Batch& batch);  // at most
+  void note_planned(Sequence& sequence, const Planned& planned);
   bool admit(Sequence& sequence, int64_t now_ns);
   Sequence* next_waiting(int64_t now_ns);
   double remaining_ns(const Sequence& sequence) const;
   bool reserve(Sequence& sequence, int64_t num_tokens, bool may_preempt);
   Sequence* preemption_victim(const Sequence& keep);
   void preempt(Sequence& sequence);
-  void commit_prompt(Sequence& sequence, const SequenceOutput& output, SequenceDelta& delta, int64_t now_ns);
-  void commit_decode(Sequence& sequence, const SequenceOutput& output, int64_t num_drafts, SequenceDelta& delta);
+  void commit_prompt(Sequence& sequence, const Planned& planned, const SequenceOutput& output, SequenceDelta& delta,
+                     int64_t now_ns);
+  void commit_decode(Sequence& sequence, const SequenceOutput& output, SequenceDelta& delta);
+  void commit_sequence(const Planned& planned, const StepOutput& output, const SequenceOutput& result, int64_t now_ns,
+                       SequenceDelta& delta);
   void append_tokens(Sequence& sequence, std::span<const TokenId> tokens, SequenceDelta& delta);
   void take_drafts(Sequence& sequence, const SequenceOutput& output);
   void publish_full_blocks(Sequence& sequence);
+  // Keeps blocks and lane while steps have rows of it; retire() gives them back and destroys the sequence.
   void finish(Sequence& sequence, SequenceEnd reason, int64_t now_ns);
+  void retire(Sequence& sequence);
   void release_blocks(Sequence& sequence);
 
   SchedulerOptions options_;
@@ -133,6 +168,7 @@ class Scheduler {
     size_t operator()(SequenceId id) const { return static_cast<size_t>(id); }
   };
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>, IdHash> sequences_;  // alive
+  std::vector<std::unique_ptr<Sequence>> ended_;                                 // with rows in steps under way
   std::vector<Sequence*> waiting_;           // in arrival order; a preempted sequence returns to the front
   std::vector<Sequence*> running_;           // in admission order
   std::optional<int64_t> next_deadline_ns_;  // none is earlier
@@ -141,11 +177,15 @@ class Scheduler {
   SurvivalTable live_survivals_;
   SurvivalTable stale_survivals_;    // of the step before: the verify budget looks at nothing newer
   std::vector<Sequence*> decoding_;  // scratch of plan
+  std::vector<BlockId> fresh_blocks_;
   std::vector<int32_t> verify_lengths_;
   VerifyScratch verify_scratch_;
-  std::vector<Planned> planned_;  // the step under way
-  StepShape planned_shape_;
-  std::vector<SequenceId> cancelled_;  // asked for while a step was under way
+  std::array<Step, kStepsMax> steps_;  // under way, a ring from first_step_ on
+  int64_t first_step_ = 0, num_steps_ = 0;
+  Step committed_;
+  bool wants_drain_ = false;
+  int64_t now_ns_ = 0;  // of the last call that said it
+  int64_t num_wasted_rows_ = 0;
   std::vector<SequenceDelta> finished_;
   std::unordered_map<SequenceId, SequenceRecord, IdHash> records_;
   uint64_t step_ = 0;

@@ -9,49 +9,55 @@
 namespace deepinfer {
 
 void Scheduler::commit(const StepOutput& output, int64_t now_ns, std::vector<SequenceDelta>& deltas) {
-  CHECK(output.step == step_ && output.sequences.size() == planned_.size());
+  CHECK(num_steps_ > 0);
+  now_ns_ = now_ns;
+  std::swap(committed_, steps_[static_cast<size_t>(first_step_)]);
+  first_step_ = (first_step_ + 1) % kStepsMax;
+  --num_steps_;
+  CHECK(output.step == committed_.number && output.sequences.size() == committed_.sequences.size());
+  committed_.shape.num_decode_rows = 0;
   size_t num_deltas = 0;  // entries of `deltas` are reused, their token memory with them
-  for (size_t i = 0; i < planned_.size(); ++i) {
-    Sequence& s = *planned_[i].sequence;
-    const SequenceOutput& result = output.sequences[i];
-    const SequenceId id = s.request.id;
-    CHECK(result.id == id);
+  for (size_t i = 0; i < committed_.sequences.size(); ++i) {
+    const Planned& planned = committed_.sequences[i];
+    CHECK(output.sequences[i].id == planned.id);
     if (num_deltas == deltas.size()) deltas.emplace_back();
     SequenceDelta& delta = deltas[num_deltas];
-    delta.id = id;
+    delta.id = planned.id;
     delta.tokens.clear();
     delta.logprobs.clear();
     delta.finished.reset();
-    ++s.record.num_steps;
-    if (!result.is_finite) {
-      s.num_scheduled_tokens = 0;
-      delta.finished = SequenceEnd::kNotFinite;
-    } else if (!result.has_allowed_token) {
-      s.num_scheduled_tokens = 0;
-      delta.finished = SequenceEnd::kNothingAllowed;
-    } else if (planned_[i].is_prompt) {
-      commit_prompt(s, result, delta, now_ns);
-    } else {
-      commit_decode(s, result, planned_[i].num_drafts, delta);
-    }
-    if (!delta.finished && std::ranges::find(cancelled_, id) != cancelled_.end())
-      delta.finished = SequenceEnd::kCancelled;
-    if (!result.logprobs.empty())
-      delta.logprobs.assign(result.logprobs.begin(),
-                            result.logprobs.begin() + static_cast<int64_t>(delta.tokens.size()));
+    commit_sequence(planned, output, output.sequences[i], now_ns, delta);
     if (delta.finished || !delta.tokens.empty()) ++num_deltas;
-    if (delta.finished) {
-      finish(s, *delta.finished, now_ns);
-      sequences_.erase(id);
-    }
   }
   deltas.resize(num_deltas);
-  planned_.clear();
-  cancelled_.clear();
 }
 
-void Scheduler::commit_prompt(Sequence& s, const SequenceOutput& output, SequenceDelta& delta, int64_t now_ns) {
-  s.num_computed_tokens += std::exchange(s.num_scheduled_tokens, 0);
+void Scheduler::commit_sequence(const Planned& planned, const StepOutput& output, const SequenceOutput& result,
+                                int64_t now_ns, SequenceDelta& delta) {
+  Sequence& s = *planned.sequence;
+  s.num_scheduled_tokens -= planned.num_rows;
+  s.num_coming_tokens -= planned.num_coming;
+  --s.num_steps_under_way;
+  if (!planned.is_prompt) committed_.shape.num_decode_rows += result.num_rows;
+  if (s.state == SequenceState::kFinished) {  // it ended while this step was under way: nobody sees what came of it
+    num_wasted_rows_ += result.num_rows;
+    if (s.num_steps_under_way == 0) retire(s);
+    return;
+  }
+  ++s.record.num_steps;
+  if (!output.failure.ok()) delta.finished = SequenceEnd::kFailed;
+  else if (!result.is_finite) delta.finished = SequenceEnd::kNotFinite;
+  else if (!result.has_allowed_token) delta.finished = SequenceEnd::kNothingAllowed;
+  else if (planned.is_prompt) commit_prompt(s, planned, result, delta, now_ns);
+  else commit_decode(s, result, delta);
+  if (!result.logprobs.empty())
+    delta.logprobs.assign(result.logprobs.begin(), result.logprobs.begin() + static_cast<int64_t>(delta.tokens.size()));
+  if (delta.finished) finish(s, *delta.finished, now_ns);
+}
+
+void Scheduler::commit_prompt(Sequence& s, const Planned& planned, const SequenceOutput& output, SequenceDelta& delta,
+                              int64_t now_ns) {
+  s.num_computed_tokens += planned.num_rows;
   publish_full_blocks(s);
   if (s.num_uncomputed_tokens() > 0) {
     CHECK(output.tokens.empty());
@@ -64,13 +70,15 @@ void Scheduler::commit_prompt(Sequence& s, const SequenceOutput& output, Sequenc
   take_drafts(s, output);
 }
 
-void Scheduler::commit_decode(Sequence& s, const SequenceOutput& output, int64_t num_drafts, SequenceDelta& delta) {
-  CHECK(output.num_accepted >= 0 && output.num_accepted <= num_drafts);
+void Scheduler::commit_decode(Sequence& s, const SequenceOutput& output, SequenceDelta& delta) {
+  CHECK(output.num_accepted >= 0 && output.num_accepted <= output.num_verified);
   CHECK(static_cast<int64_t>(output.tokens.size()) == output.num_accepted + 1);
-  s.num_scheduled_tokens = 0;
-  if (num_drafts > 0) draft_guard_.add(output.num_accepted);
-  if (num_drafts > 0)
-    calibration_.add(std::span(s.confidences).first(static_cast<size_t>(num_drafts)), num_drafts, output.num_accepted);
+  s.record.num_verified += output.num_verified;
+  if (output.num_verified > 0) {
+    draft_guard_.add(output.num_accepted);
+    calibration_.add(std::span(s.confidences).first(static_cast<size_t>(output.num_verified)), output.num_verified,
+                     output.num_accepted);
+  }
   s.record.num_accepted += output.num_accepted;
   s.num_computed_tokens += 1 + output.num_accepted;  // the anchor and the drafts that stand
   append_tokens(s, output.tokens, delta);

@@ -9,81 +9,141 @@
 namespace deepinfer {
 
 void Scheduler::plan(int64_t now_ns, Batch& batch) {
-  CHECK(planned_.empty());  // one step at a time
+  CHECK(num_steps_ < kStepsMax);
+  now_ns_ = now_ns;
   expire(now_ns);
+  wants_drain_ = false;
   step_drafts_ = draft_guard_.next_step_drafts();
   batch.tokens.clear();
   batch.sequences.clear();
-  planned_shape_.chunks.clear();
-  planned_shape_.num_replays = planned_shape_.num_sequences = planned_shape_.num_decode_rows = 0;
+  batch.verify_budget = 0;
+  Step& step = planning();
+  step.sequences.clear();
+  step.shape.chunks.clear();
+  step.shape.num_replays = step.shape.num_sequences = step.shape.num_decode_rows = 0;
   plan_decode(batch);
   plan_prompts(batch, now_ns);
-  if (!batch.empty()) batch.step = ++step_;
+  if (batch.empty()) return;
+  batch.step = step.number = ++step_;
+  ++num_steps_;
 }
 
 void Scheduler::plan_decode(Batch& batch) {
   decoding_.clear();
-  for (Sequence* s : running_)
-    if (s->state == SequenceState::kDecode) decoding_.push_back(s);
-  choose_verify_lengths();
+  for (Sequence* s : running_)  // one whose last token is under way has nothing more to run
+    if (s->decodes_next() && s->num_output_tokens() + s->num_coming_tokens < s->request.max_output_tokens)
+      decoding_.push_back(s);
+  choose_verify_lengths(batch);
   for (size_t i = 0; i < decoding_.size(); ++i) {
     Sequence& s = *decoding_[i];
-    if (s.state != SequenceState::kDecode) continue;  // preempted for one before it
+    if (s.state == SequenceState::kWaiting) continue;  // preempted for one before it
     int64_t num_drafts = verify_lengths_[i];
-    if (!reserve(s, s.num_computed_tokens + 1 + num_drafts, true)) {
+    if (!reserve(s, longest_after(s, num_drafts), true)) {
       num_drafts = 0;  // the anchor alone, if that fits; else it waits for room
-      if (!reserve(s, s.num_computed_tokens + 1, true)) {
-        preempt(s);
+      if (!reserve(s, longest_after(s, 0), true)) {
+        if (s.num_steps_under_way > 0) wants_drain_ = true;
+        else preempt(s);
         continue;
       }
     }
-    add_decode_rows(batch, s, num_drafts);
+    if (s.num_steps_under_way > 0) add_following_rows(batch, s, num_drafts);
+    else add_decode_rows(batch, s, num_drafts);
   }
 }
 
-// The budget comes from the confidences of the step before, the split from this step's (verify_budget.h).
-void Scheduler::choose_verify_lengths() {
+// Computed tokens of a sequence behind its next rows, if every draft of the steps under way stands, and all of these.
+int64_t Scheduler::longest_after(const Sequence& s, int64_t num_drafts) {
+  return std::min(s.num_computed_tokens + s.num_scheduled_tokens + 1 + num_drafts,
+                  s.num_prompt_tokens() + s.request.max_output_tokens);
+}
+
+// The last token of a sequence needs no draft behind it: one row gives it.
+int64_t Scheduler::drafts_wanted(const Sequence& s) const {
+  return std::max<int64_t>(0, s.request.max_output_tokens - s.num_output_tokens() - s.num_coming_tokens - 1);
+}
+
+// The budget comes from the confidences of the step before. With nothing under way the split is made here, from this
+// step's confidences (verify_budget.h). Else those do not exist yet: the engine splits when they do, and every sequence
+// that follows has room for the most it may get.
+void Scheduler::choose_verify_lengths(Batch& batch) {
   live_survivals_.clear();
   for (const Sequence* s : decoding_) {
-    // The last token of a sequence needs no draft behind it: one row gives it.
-    const int64_t left = s->request.max_output_tokens - s->num_output_tokens() - 1;
-    live_survivals_.add_logits(s->confidences, calibration_.temperatures(), left);
+    const bool knows_nothing = s->num_steps_under_way > 0 && s->confidences.empty() && drafts(*s);
+    if (knows_nothing) live_survivals_.add_certain(std::min(options_.num_drafts, drafts_wanted(*s)));
+    else live_survivals_.add_logits(s->confidences, calibration_.temperatures(), drafts_wanted(*s));
   }
-  const SurvivalTable& sizing = stale_survivals_.num_requests() == 0 ? live_survivals_ : stale_survivals_;
+  const bool follows = num_steps_ > 0;
+  const SurvivalTable& sizing = follows || stale_survivals_.num_requests() == 0 ? live_survivals_ : stale_survivals_;
   const double num_decoding = static_cast<double>(decoding_.size());
   const StepTime& curve = fit_.curve();
   const VerifyCost cost{.base_ns = std::max(1.0, curve.a + (curve.k + curve.v) * num_decoding), .row_ns = curve.v};
-  const int64_t budget = verify_budget(sizing, num_decoding, cost, verify_scratch_);
+  int64_t budget = verify_budget(sizing, num_decoding, cost, verify_scratch_);
   split_verify_budget(live_survivals_, budget, verify_scratch_, verify_lengths_);
-  std::swap(stale_survivals_, live_survivals_);
+  if (!follows) {
+    std::swap(stale_survivals_, live_survivals_);
+    return;
+  }
+  batch.temperatures.assign(calibration_.temperatures().begin(), calibration_.temperatures().end());
+  for (size_t i = 0; i < decoding_.size(); ++i) {
+    const Sequence& s = *decoding_[i];
+    if (s.num_steps_under_way > 0 && drafts(s)) {
+      batch.verify_budget += verify_lengths_[i];
+      verify_lengths_[i] = static_cast<int32_t>(std::min(options_.num_drafts, drafts_wanted(s)));
+    }
+  }
 }
 
-void Scheduler::add_decode_rows(Batch& batch, Sequence& s, int64_t num_drafts) {
-  CHECK(s.num_uncomputed_tokens() == 1);
+bool Scheduler::drafts(const Sequence& s) const { return s.request.draft && options_.num_drafts > 0; }
+
+BatchSequence& Scheduler::add_rows(Batch& batch, const Sequence& s) {
   BatchSequence& rows = batch.sequences.emplace_back();
   rows.id = s.request.id;
   rows.lane = s.lane;
   rows.blocks = &s.blocks;
+  rows.limits = s.limits;
+  rows.rows = {batch.num_rows(), batch.num_rows()};
+  return rows;
+}
+
+void Scheduler::note_planned(Sequence& s, const Planned& planned) {
+  Step& step = planning();
+  step.sequences.push_back(planned);
+  ++step.shape.num_sequences;
+  s.num_scheduled_tokens += planned.num_rows;
+  s.num_coming_tokens += planned.num_coming;
+  ++s.num_steps_under_way;
+  s.last_step = step_ + 1;
+}
+
+void Scheduler::add_decode_rows(Batch& batch, Sequence& s, int64_t num_drafts) {
+  CHECK(s.num_uncomputed_tokens() == 1);
+  BatchSequence& rows = add_rows(batch, s);
   rows.position_begin = s.num_computed_tokens;
-  rows.rows.begin = batch.num_rows();
   batch.tokens.push_back(s.tokens.back());
   batch.tokens.insert(batch.tokens.end(), s.drafts.begin(), s.drafts.begin() + num_drafts);
   rows.rows.end = batch.num_rows();
   rows.num_logits_rows = 1 + num_drafts;
-  rows.limits = s.limits;
-  rows.draft = s.request.draft && options_.num_drafts > 0 && step_drafts_;
-  s.num_scheduled_tokens = 1 + num_drafts;
-  s.record.num_verified += num_drafts;
-  planned_.push_back({&s, false, num_drafts});
-  planned_shape_.num_decode_rows += 1 + num_drafts;
-  ++planned_shape_.num_sequences;
+  rows.draft = drafts(s) && step_drafts_;
+  note_planned(s, {&s, s.request.id, false, 1 + num_drafts, 1});
+  planning().shape.num_decode_rows += 1 + num_drafts;
+}
+
+void Scheduler::add_following_rows(Batch& batch, Sequence& s, int64_t num_drafts) {
+  BatchSequence& rows = add_rows(batch, s);
+  rows.follows = true;
+  rows.follow_drafts_max = num_drafts;
+  rows.num_logits_rows = 1 + num_drafts;
+  rows.draft = drafts(s) && step_drafts_;
+  note_planned(s, {&s, s.request.id, false, 1 + num_drafts, 1});
+  ++planning().shape.num_decode_rows;
 }
 
 void Scheduler::plan_prompts(Batch& batch, int64_t now_ns) {
   const double budget_ns = static_cast<double>(options_.step_budget_ns);
   decoding_.assign(running_.begin(), running_.end());  // a copy: add_chunk may preempt
   for (Sequence* s : decoding_)
-    if (s->state == SequenceState::kPrefill && !add_chunk(batch, *s, budget_ns)) return;
+    if (s->state == SequenceState::kPrefill && s->num_unscheduled_tokens() > 0 && !add_chunk(batch, *s, budget_ns))
+      return;
   while (Sequence* next = next_waiting(now_ns)) {
     // Room for the first chunk must be there without taking it from those who run: else admissions would thrash.
     const int64_t first_rows = std::min(next->num_uncomputed_tokens(), options_.chunk_rows_min);
@@ -97,12 +157,16 @@ void Scheduler::plan_prompts(Batch& batch, int64_t now_ns) {
 
 // Adds rows of one prompt. False when the step is full.
 bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
-  const int64_t rows_left = options_.rows_max - batch.num_rows();
+  StepShape& shape = planning().shape;
+  // What the engine will verify is bounded by the budget, so these rows are in the step at most.
+  const int64_t rows_left = options_.rows_max - batch.num_rows() - num_following_rows(batch);
   int64_t num_prompt_rows = 0;
-  for (const ChunkShape& chunk : planned_shape_.chunks) num_prompt_rows += chunk.num_tokens;
-  const int64_t most = std::min(rows_left, s.num_uncomputed_tokens());
-  const double used_ns = static_cast<double>(fit_.curve().predict_ns(planned_shape_));
-  int64_t n = fit_.is_trusted() ? fit_.curve().largest_chunk(used_ns, budget_ns, s.num_computed_tokens, most)
+  for (const ChunkShape& chunk : shape.chunks) num_prompt_rows += chunk.num_tokens;
+  const int64_t begin = s.num_computed_tokens + s.num_scheduled_tokens;
+  const int64_t most = std::min(rows_left, s.num_unscheduled_tokens());
+  const double used_ns =
+      static_cast<double>(fit_.curve().predict_ns(shape)) + fit_.curve().v * static_cast<double>(batch.verify_budget);
+  int64_t n = fit_.is_trusted() ? fit_.curve().largest_chunk(used_ns, budget_ns, begin, most)
                                 : std::min(most, options_.token_budget - num_prompt_rows);
   if (num_prompt_rows < options_.chunk_rows_min)
     n = std::max(n, std::min(most, options_.chunk_rows_min - num_prompt_rows));
@@ -110,31 +174,27 @@ bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
   // each other.
   if (n <= 0) return false;
   const bool may_preempt = batch.empty();
-  while (n > 0 && !reserve(s, s.num_computed_tokens + n, may_preempt))
-    n = std::min(n - 1, s.blocks.capacity_tokens() - s.num_computed_tokens);
+  while (n > 0 && !reserve(s, begin + n, may_preempt)) n = std::min(n - 1, s.blocks.capacity_tokens() - begin);
   if (n <= 0) return true;
-  BatchSequence rows;
-  rows.id = s.request.id;
-  rows.lane = s.lane;
-  rows.blocks = &s.blocks;
-  rows.position_begin = s.num_computed_tokens;
-  rows.rows = {batch.num_rows(), batch.num_rows() + n};
-  const auto first = s.tokens.begin() + s.num_computed_tokens;
-  rows.history.assign(first - std::min(options_.history_tokens, s.num_computed_tokens), first);
+  BatchSequence& rows = add_rows(batch, s);
+  rows.position_begin = begin;
+  const auto first = s.tokens.begin() + begin;
+  rows.history.assign(first - std::min(options_.history_tokens, begin), first);
   batch.tokens.insert(batch.tokens.end(), first, first + n);
+  rows.rows.end = batch.num_rows();
   rows.starts_lane = std::exchange(s.starts_lane, false);
-  const bool ends = n == s.num_uncomputed_tokens();
+  const bool ends = n == s.num_unscheduled_tokens();
   rows.num_logits_rows = ends ? 1 : 0;
   rows.sample = ends;
-  rows.draft = ends && s.request.draft && options_.num_drafts > 0 && step_drafts_;
-  rows.limits = s.limits;
-  batch.sequences.push_back(std::move(rows));
-  s.num_scheduled_tokens = n;
+  rows.draft = ends && drafts(s) && step_drafts_;
   ++s.record.num_chunks;
-  planned_.push_back({&s, true, 0});
-  planned_shape_.chunks.push_back({n, s.num_computed_tokens});
-  ++planned_shape_.num_sequences;
-  return batch.num_rows() < options_.rows_max;
+  shape.chunks.push_back({n, begin});
+  note_planned(s, {&s, s.request.id, true, n, ends ? 1 : 0});
+  return batch.num_rows() + num_following_rows(batch) < options_.rows_max;
+}
+
+int64_t Scheduler::num_following_rows(const Batch& batch) {
+  return batch.verify_budget + std::ranges::count_if(batch.sequences, &BatchSequence::follows);
 }
 
 }  // namespace deepinfer

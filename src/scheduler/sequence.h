@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // One token stream being generated, as the scheduler sees it: tokens, counters, blocks, and a record of what happened.
 // Exactly four counters: num_prompt_tokens (given), num_computed_tokens (global KV and state exist),
-// num_scheduled_tokens (in the step under way), num_output_tokens (generated). Thread: plan.
+// num_scheduled_tokens (in the steps under way), num_output_tokens (generated). Thread: plan.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,7 +16,7 @@
 
 namespace deepinfer {
 
-enum class SequenceEnd { kStop, kLength, kCancelled, kDeadline, kNotFinite, kNothingAllowed };
+enum class SequenceEnd { kStop, kLength, kCancelled, kDeadline, kNotFinite, kNothingAllowed, kFailed };
 
 // What serve asks for. The tokens are final: templates, images and limits were settled before.
 struct SequenceRequest {
@@ -45,6 +46,8 @@ struct SequenceRecord {
   int64_t num_preemptions = 0, num_loaded_blocks = 0;
 };
 
+inline constexpr int64_t kOutputTokensExpected = 8192;
+
 enum class SequenceState { kWaiting, kPrefill, kDecode, kFinished };
 
 struct Sequence {
@@ -60,7 +63,10 @@ struct Sequence {
   BlockTable blocks;
   RowLimits limits;
   int64_t num_computed_tokens = 0;
-  int64_t num_scheduled_tokens = 0;
+  int64_t num_scheduled_tokens = 0;  // rows in the steps under way: exact for a prompt, else at most
+  int64_t num_coming_tokens = 0;     // output tokens that those steps give at least
+  int32_t num_steps_under_way = 0;   // steps that have rows of it: until they are committed nothing of it is freed
+  uint64_t last_step = 0;            // planned last
   int64_t num_published_blocks = 0;
   bool behind_fast_replay = false;  // what it computes must not serve exact requests
   std::optional<int64_t>
@@ -72,6 +78,20 @@ struct Sequence {
   int64_t num_prompt_tokens() const { return static_cast<int64_t>(request.prompt.size()); }
   int64_t num_output_tokens() const { return static_cast<int64_t>(tokens.size()) - num_prompt_tokens(); }
   int64_t num_uncomputed_tokens() const { return static_cast<int64_t>(tokens.size()) - num_computed_tokens; }
+  // Room for what it will probably become, so that its steps allocate nothing; a very long one grows when it does.
+  int64_t num_tokens_expected() const {
+    return num_prompt_tokens() + std::min(request.max_output_tokens, kOutputTokensExpected);
+  }
+  void reserve() {
+    tokens.reserve(static_cast<size_t>(num_tokens_expected()));
+    keys.reserve(num_tokens_expected());
+  }
+  // Not in any step yet. For a sequence that decodes in the step under way this says nothing.
+  int64_t num_unscheduled_tokens() const { return num_uncomputed_tokens() - num_scheduled_tokens; }
+  // Its next rows are an anchor and drafts: it decodes, or the last of its prompt is under way.
+  bool decodes_next() const {
+    return state == SequenceState::kDecode || (state == SequenceState::kPrefill && num_unscheduled_tokens() == 0);
+  }
 };
 
 }  // namespace deepinfer

@@ -60,6 +60,11 @@ void SurvivalTable::add(std::span<const float> survivals) {
   ends_.push_back(static_cast<int32_t>(values_.size()));
 }
 
+void SurvivalTable::add_certain(int64_t num_drafts) {
+  values_.insert(values_.end(), static_cast<size_t>(std::max<int64_t>(num_drafts, 0)), 1.0f);
+  ends_.push_back(static_cast<int32_t>(values_.size()));
+}
+
 std::span<const float> SurvivalTable::request(int64_t i) const {
   const int32_t begin = i == 0 ? 0 : ends_[static_cast<size_t>(i - 1)];
   return std::span(values_).subspan(static_cast<size_t>(begin),

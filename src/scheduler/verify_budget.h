@@ -21,6 +21,7 @@ class SurvivalTable {
   // most `num_drafts_max` of them. Drafts with survival below 1e-6 are left out.
   void add_logits(std::span<const float> logits, std::span<const float> temperatures, int64_t num_drafts_max);
   void add(std::span<const float> survivals);
+  void add_certain(int64_t num_drafts);  // a request of which nothing is known yet: all its drafts count as accepted
   int64_t num_requests() const { return static_cast<int64_t>(ends_.size()); }
   int64_t num_drafts() const { return static_cast<int64_t>(values_.size()); }
   std::span<const float> request(int64_t i) const;

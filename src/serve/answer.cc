@@ -158,6 +158,8 @@ void Answer::finish_choice(uint32_t choice_idx, SequenceEnd end, const Status& r
     case SequenceEnd::kDeadline: return fail(request_error(503, "The request's time was over."));
     case SequenceEnd::kNotFinite:
       return fail(request_error(500, "The model gave a value that is not a number; the answer cannot go on."));
+    case SequenceEnd::kFailed:
+      return fail(request_error(500, "The step that computed this answer was stopped; the answer cannot go on."));
     case SequenceEnd::kNothingAllowed:
       return fail(request_error(500, "The request's constraints left no token to choose from."));
   }

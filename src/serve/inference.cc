@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "serve/step_profile.h"
+
 namespace deepinfer {
 namespace {
 
@@ -14,6 +16,8 @@ EngineOptions engine_options(const ModelConfig& config, const Target& target, in
   EngineOptions options;
   options.target = target;
   options.num_threads = num_threads;
+  options.has_thread = limits.pipelined;
+  options.step_ns_max = limits.step_ns_max;
   options.lanes_max = limits.sequences_max;
   options.rows_max = std::max(limits.rows_max, limits.sequences_max * (config.draft.block_size + 1));
   options.logits_rows_max = limits.sequences_max * (config.draft.block_size + 1);
@@ -30,6 +34,7 @@ StepLoopOptions loop_options(const ModelConfig& config, const InferenceLimits& l
   options.scheduler.queue_max = limits.queue_max;
   options.scheduler.context_tokens_max = context_max;
   options.scheduler.num_drafts = limits.drafts ? config.draft.block_size : 0;
+  options.pipelined = limits.pipelined;
   options.checks_invariants = limits.checks_invariants;
   return options;
 }
@@ -49,7 +54,15 @@ Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Targ
   ASSIGN_OR_RETURN(inference->engine_, Engine::open(loaded.weights, loaded.token_map,
                                                     engine_options(config, target, num_threads, limits, context_max)));
   ASSIGN_OR_RETURN(inference->preparer_, RequestPreparer::create(loaded, target, num_threads, context_max));
-  inference->loop_ = std::make_unique<StepLoop>(*inference->engine_, loop_options(config, limits, context_max), clock);
+  StepLoopOptions options = loop_options(config, limits, context_max);
+  if (limits.profile_ns_max > 0) {
+    const StepProfileOptions shapes{.num_sequences_max = limits.sequences_max,
+                                    .num_drafts = options.scheduler.num_drafts,
+                                    .ns_max = limits.profile_ns_max};
+    ASSIGN_OR_RETURN(StepProfile profile, profile_steps(*inference->engine_, shapes, clock));
+    options.scheduler.profile = profile.curve;
+  }
+  inference->loop_ = std::make_unique<StepLoop>(*inference->engine_, options, clock);
   return inference;
 }
 

@@ -20,7 +20,10 @@ struct InferenceLimits {
   int64_t kv_tokens = 0;       // tokens of KV kept for running and cached sequences; 0 = 4 contexts, at least 65,536
   int64_t rows_max = 512;      // of a step
   bool drafts = true;
-  bool checks_invariants = false;  // tests
+  bool pipelined = true;                   // the next step is planned while one runs
+  int64_t step_ns_max = 300'000'000'000;   // a step that takes longer is stopped; 0 = no limit
+  int64_t profile_ns_max = 1'000'000'000;  // for measuring step times before serving; 0 = learn while serving
+  bool checks_invariants = false;          // tests
 };
 
 class Inference {

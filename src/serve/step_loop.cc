@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 
 namespace deepinfer {
 namespace {
@@ -31,7 +33,10 @@ StepLoop::StepLoop(Engine& engine, const StepLoopOptions& options, const Clock& 
       cache_(engine.options().blocks_max, options.num_host_blocks),
       scheduler_(fitted(options.scheduler, engine), cache_) {}
 
-StepLoop::~StepLoop() { stop(); }
+StepLoop::~StepLoop() {
+  stop();
+  end_flights();
+}
 
 Result<SequenceId> StepLoop::submit(LoopRequest request, OnLoopUpdate on_update) {
   SequenceId id{};
@@ -74,88 +79,139 @@ void StepLoop::take_inbox() {
     live.request = std::move(arrival.request);
     live.on_update = std::move(arrival.on_update);
     if (live.request.masks)
-      live.masks.emplace(std::move(live.request.masks), engine_.config().vocab_size, scheduler_.num_drafts());
+      live.masks = std::make_shared<SequenceMasks>(std::move(live.request.masks), engine_.config().vocab_size,
+                                                   scheduler_.num_drafts());
   }
   for (const SequenceId id : cancels) scheduler_.cancel(id);
 }
 
-Status StepLoop::admit_lanes() {
-  for (const BatchSequence& rows : batch_.sequences) {
+Status StepLoop::admit_lanes(const Batch& batch) {
+  for (const BatchSequence& rows : batch.sequences) {
     if (!rows.starts_lane) continue;
     const Live& live = live_.at(index(rows.id));
     LaneStart start{.lane = rows.lane,
                     .params = live.request.sampling,
                     .prompt = {},
                     .output = live.output,
-                    .images = live.request.images};
+                    .images = live.request.images,
+                    .stop_ids = live.request.sequence.stop_ids,
+                    .output_tokens_max = live.request.sequence.max_output_tokens};
     if (needs_history(start.params)) start.prompt = live.request.sequence.prompt;
     TRY(engine_.admit(std::move(start)));
   }
   return {};
 }
 
-const StepMasks* StepLoop::fill_masks() {
-  step_masks_.assign(batch_.sequences.size(), nullptr);
-  bool has_any = false;
-  for (size_t i = 0; i < batch_.sequences.size(); ++i) {
-    const BatchSequence& rows = batch_.sequences[i];
-    if (rows.num_logits_rows == 0 || !rows.sample) continue;
-    std::optional<SequenceMasks>& masks = live_.at(index(rows.id)).masks;
-    if (!masks) continue;
-    const auto drafts = std::span(batch_.tokens).first(static_cast<size_t>(rows.rows.end));
-    masks->fill(drafts.last(static_cast<size_t>(rows.num_logits_rows - 1)));
-    step_masks_[i] = &masks->rows();
-    has_any = true;
+Result<bool> StepLoop::launch_step() {
+  Flight& next = flight(num_flights_);
+  scheduler_.plan(clock_.monotonic_ns(), next.batch);
+  // The CPU engine keeps blocks in place; a host tier's copies are done by the engine before the step.
+  for (const BlockCopy& copy : scheduler_.take_copies()) cache_.finish_copy(copy);
+  if (!next.batch.empty()) {
+    TRY(admit_lanes(next.batch));
+    TRY(engine_.launch(next.batch));
+    next.is_sampled = false;
+    ++num_flights_;
+    if (!waits_for_masks(next)) TRY(sample_newest());
   }
-  return has_any ? &step_masks_ : nullptr;
+  deliver(scheduler_.take_finished());
+  return !next.batch.empty();
 }
 
-void StepLoop::cut_refused_drafts() {
+// Masks of a sequence that follows depend on the tokens of the step before it.
+bool StepLoop::waits_for_masks(const Flight& next) const {
+  return std::ranges::any_of(next.batch.sequences, [this](const BatchSequence& rows) {
+    if (!rows.follows) return false;
+    const auto at = live_.find(index(rows.id));
+    return at != live_.end() && at->second.masks;
+  });
+}
+
+Status StepLoop::sample_newest() {
+  Flight& newest = flight(num_flights_ - 1);
+  newest.is_sampled = true;
+  return engine_.sample(fill_masks(newest));
+}
+
+// In the order of the batch; null when none of its sequences has any.
+const StepMasks* StepLoop::fill_masks(Flight& step) {
+  step.masks.assign(step.batch.sequences.size(), nullptr);
+  step.held.clear();
+  for (size_t i = 0; i < step.batch.sequences.size(); ++i) {
+    const BatchSequence& rows = step.batch.sequences[i];
+    if (rows.num_logits_rows == 0 || !rows.sample) continue;
+    const auto at = live_.find(index(rows.id));
+    const Sequence* sequence = scheduler_.find(rows.id);  // null: it ended with the step before
+    if (at == live_.end() || !at->second.masks || !sequence) continue;
+    SequenceMasks& masks = *at->second.masks;
+    if (rows.follows) {
+      masks.fill(sequence->drafts);
+    } else {
+      const auto tokens = std::span(step.batch.tokens).first(static_cast<size_t>(rows.rows.end));
+      masks.fill(tokens.last(static_cast<size_t>(rows.num_logits_rows - 1)));
+    }
+    step.masks[i] = &masks.rows();
+    step.held.push_back(at->second.masks);
+  }
+  return step.held.empty() ? nullptr : &step.masks;
+}
+
+void StepLoop::advance_masks() {
   for (const SequenceDelta& delta : deltas_) {
     const auto at = live_.find(index(delta.id));
-    if (at == live_.end() || !at->second.masks) continue;
+    CHECK(at != live_.end());
+    if (!at->second.masks) continue;
+    at->second.masks->accept(delta.tokens);
     const Sequence* sequence = scheduler_.find(delta.id);
-    CHECK(sequence);
-    scheduler_.cut_drafts(delta.id, at->second.masks->fill(sequence->drafts));
+    if (!delta.finished && sequence) scheduler_.cut_drafts(delta.id, at->second.masks->fill(sequence->drafts));
   }
 }
 
-Result<StepOutput> StepLoop::run_engine() {
-  TRY(admit_lanes());
-  TRY(engine_.launch(batch_));
-  TRY(engine_.sample(fill_masks()));
-  return engine_.collect();
+Status StepLoop::collect_oldest() {
+  TRY(engine_.collect(output_));
+  flight(0).held.clear();
+  first_flight_ = (first_flight_ + 1) % Scheduler::kStepsMax;
+  --num_flights_;
+  scheduler_.commit(output_, clock_.monotonic_ns(), deltas_);
+  const int64_t step_ns = output_.forward_ns + output_.sample_ns;
+  scheduler_.add_step_time(step_ns);
+  if (options_.checks_invariants) scheduler_.check_invariants();
+  advance_masks();
+  if (num_flights_ > 0 && !flight(num_flights_ - 1).is_sampled) TRY(sample_newest());
+  deliver(deltas_);
+  warn_of_bad_drafts();
+  update_snapshot(output_);
+  return {};
+}
+
+void StepLoop::warn_of_bad_drafts() {
+  if (scheduler_.num_draft_pauses() == 0 || std::exchange(has_warned_, true)) return;
+  log_line(LogLevel::kWarning, "hardly any draft is accepted; drafting pauses and is tried again from time to time",
+           {{"step", static_cast<int64_t>(output_.step)}});
 }
 
 Result<bool> StepLoop::run_step() {
   take_inbox();
-  scheduler_.plan(clock_.monotonic_ns(), batch_);
-  // The CPU engine keeps blocks in place; a host tier's copies are done by the engine before the step.
-  for (const BlockCopy& copy : scheduler_.take_copies()) cache_.finish_copy(copy);
-  deliver(scheduler_.take_finished());
-  if (batch_.empty()) {
-    update_gauges();  // sequences may have ended without a step
-    return false;
+  ASSIGN_OR_RETURN(const bool launched, launch_step());
+  const bool one_stays = options_.pipelined && launched && !scheduler_.wants_drain();
+  const bool any = num_flights_ > 0;
+  while (num_flights_ > (one_stays ? 1 : 0)) TRY(collect_oldest());
+  update_gauges();  // sequences may have ended without a step
+  return any;
+}
+
+// The engine reads masks until a step has been collected: none may be pulled away under it.
+void StepLoop::end_flights() {
+  if (num_flights_ > 0 && !flight(num_flights_ - 1).is_sampled) static_cast<void>(engine_.sample(nullptr));
+  for (; num_flights_ > 0; --num_flights_) {
+    if (!engine_.collect(output_).ok())  // it hangs, and may read them for ever
+      static_cast<void>(new std::vector(std::move(flight(0).held)));
+    first_flight_ = (first_flight_ + 1) % Scheduler::kStepsMax;
   }
-  const int64_t begin_ns = clock_.monotonic_ns();
-  ASSIGN_OR_RETURN(const StepOutput output, run_engine());
-  const int64_t end_ns = clock_.monotonic_ns();
-  scheduler_.add_step_time(end_ns - begin_ns);
-  scheduler_.commit(output, end_ns, deltas_);
-  if (options_.checks_invariants) scheduler_.check_invariants();
-  deliver(deltas_);
-  cut_refused_drafts();
-  {
-    const std::lock_guard lock(mutex_);
-    snapshot_.busy_ns += end_ns - begin_ns;
-    snapshot_.last_step_ns = end_ns - begin_ns;
-  }
-  update_snapshot(output);
-  update_gauges();
-  return true;
 }
 
 Status StepLoop::cause_of(const Live& live, const SequenceDelta& delta) const {
+  if (delta.finished == SequenceEnd::kFailed) return output_.failure;
   if (delta.finished == SequenceEnd::kNotFinite)
     return internal_error(fmt::format("a logit at output position {} is NaN or infinite", live.output.size()));
   if (delta.finished != SequenceEnd::kNothingAllowed) return {};
@@ -169,7 +225,6 @@ void StepLoop::deliver(const std::vector<SequenceDelta>& deltas) {
     CHECK(at != live_.end());
     Live& live = at->second;
     live.output.insert(live.output.end(), delta.tokens.begin(), delta.tokens.end());
-    if (live.masks) live.masks->accept(delta.tokens);
     std::optional<SequenceRecord> record;
     if (delta.finished) record = scheduler_.take_record(delta.id);
     const Sequence* running = record ? nullptr : scheduler_.find(delta.id);
@@ -190,14 +245,18 @@ void StepLoop::update_snapshot(const StepOutput& output) {
   const std::lock_guard lock(mutex_);
   StepLoopSnapshot& s = snapshot_;
   ++s.num_steps;
-  for (size_t i = 0; i < batch_.sequences.size(); ++i) {
-    const BatchSequence& rows = batch_.sequences[i];
-    const bool decodes = rows.num_logits_rows == rows.rows.size();
-    (decodes ? s.num_decode_rows : s.num_prompt_rows) += rows.rows.size();
-    if (decodes) s.num_verified_drafts += rows.num_logits_rows - 1;
-    s.num_accepted_drafts += output.sequences[i].num_accepted;
-    s.num_output_tokens += static_cast<int64_t>(output.sequences[i].tokens.size());
+  s.num_decode_rows += scheduler_.committed_shape().num_decode_rows;
+  for (const ChunkShape& chunk : scheduler_.committed_shape().chunks) s.num_prompt_rows += chunk.num_tokens;
+  for (const SequenceOutput& sequence : output.sequences) {
+    s.num_verified_drafts += sequence.num_verified;
+    s.num_accepted_drafts += sequence.num_accepted;
+    s.num_output_tokens += static_cast<int64_t>(sequence.tokens.size());
   }
+  s.num_wasted_rows = scheduler_.num_wasted_rows();
+  s.num_draft_pauses = scheduler_.num_draft_pauses();
+  s.last_step_ns = output.forward_ns + output.sample_ns;
+  s.busy_ns += s.last_step_ns;
+  s.idle_ns += output.idle_ns;
   s.last_predicted_ns = scheduler_.predicted_step_ns();
 }
 
@@ -237,6 +296,7 @@ void StepLoop::loop() {
     }
   }
   const Status reason = failure();
+  end_flights();
   take_inbox();
   for (auto& [id, live] : live_)
     live.on_update({.id = static_cast<SequenceId>(id),

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The loop that makes tokens: plan, run, commit, deliver. It owns the scheduler and the prefix cache and drives the
 // engine; it knows no sockets and no text. Requests come in from any thread through a bounded inbox; results go out
-// through the callback of each request, on the loop's thread. Thread: submit(), cancel(), snapshot() any; everything
-// else the one that calls run_step(), or the loop's own after start().
+// through the callback of each request, on the loop's thread.
+//
+// Pipelined (decision 16): step N + 1 is planned and launched while step N runs; then N is collected and committed, the
+// masks that depend on its tokens are made, N + 1 is told to sample, and the tokens of N are delivered. Thread:
+// submit(), cancel(), snapshot() any; everything else the one that calls run_step(), or the loop's own after start().
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -26,6 +29,7 @@ struct StepLoopOptions {
   SchedulerOptions scheduler;      // sizes that the engine fixes are taken from it
   int64_t num_host_blocks = 0;     // blocks of the host-memory tier
   int64_t inbox_max = 4096;        // requests not yet seen by the scheduler
+  bool pipelined = true;           // false: every step is collected before the next is planned
   bool checks_invariants = false;  // every step; tests
 };
 
@@ -34,7 +38,9 @@ struct StepLoopSnapshot {
   int64_t num_waiting = 0, num_running = 0;
   int64_t num_steps = 0, num_prompt_rows = 0, num_decode_rows = 0, num_output_tokens = 0;
   int64_t num_verified_drafts = 0, num_accepted_drafts = 0;
-  int64_t busy_ns = 0;  // inside engine calls
+  int64_t num_wasted_rows = 0;       // of sequences that had ended
+  int64_t num_draft_pauses = 0;      // drafting was switched off: hardly a draft stood
+  int64_t busy_ns = 0, idle_ns = 0;  // of the engine's thread: in steps, and between them
   int64_t last_step_ns = 0, last_predicted_ns = 0;
   int64_t num_blocks = 0, num_free_blocks = 0, num_cached_blocks = 0;
   PrefixCacheStats cache;
@@ -51,7 +57,8 @@ class StepLoop {
   Result<SequenceId> submit(LoopRequest request, OnLoopUpdate on_update);
   void cancel(SequenceId id);
 
-  // One step on the calling thread; false when there was nothing to run.
+  // Plans and launches a step, and collects one: the step before, or the same one where nothing stays under way. On the
+  // calling thread; false when there was nothing to run and nothing is under way.
   Result<bool> run_step();
   // Steps until nothing is left (offline use).
   Status run_until_idle();
@@ -66,8 +73,15 @@ class StepLoop {
   struct Live {
     LoopRequest request;  // sequence.prompt stays with the scheduler
     OnLoopUpdate on_update;
-    std::vector<TokenId> output;         // kept for a resume after preemption
-    std::optional<SequenceMasks> masks;  // of request.masks
+    std::vector<TokenId> output;           // kept for a resume after preemption
+    std::shared_ptr<SequenceMasks> masks;  // of request.masks; a step that picks with them holds them, too
+  };
+  // A step between launch and collect.
+  struct Flight {
+    Batch batch;
+    StepMasks masks;
+    std::vector<std::shared_ptr<const SequenceMasks>> held;
+    bool is_sampled = false;
   };
   struct Arrival {
     SequenceId id{};
@@ -76,12 +90,17 @@ class StepLoop {
   };
 
   void take_inbox();
-  Status admit_lanes();
-  // The masks of the batch, in its order; null when none of its sequences has any.
-  const StepMasks* fill_masks();
-  // Masks move on behind settled tokens; drafts that they refuse are not verified.
-  void cut_refused_drafts();
-  Result<StepOutput> run_engine();
+  Flight& flight(int64_t i) { return flights_[static_cast<size_t>((first_flight_ + i) % Scheduler::kStepsMax)]; }
+  Result<bool> launch_step();  // false: nothing to run
+  Status admit_lanes(const Batch& batch);
+  Status sample_newest();
+  bool waits_for_masks(const Flight& flight) const;
+  const StepMasks* fill_masks(Flight& flight);
+  Status collect_oldest();
+  // Masks move on behind settled tokens; drafts that they refuse are not verified where that can still be helped.
+  void advance_masks();
+  void warn_of_bad_drafts();
+  void end_flights();
   Status cause_of(const Live& live, const SequenceDelta& delta) const;
   void deliver(const std::vector<SequenceDelta>& deltas);
   void update_snapshot(const StepOutput& output);
@@ -94,8 +113,10 @@ class StepLoop {
   PrefixCache cache_;
   Scheduler scheduler_;
   std::unordered_map<uint64_t, Live> live_;
-  Batch batch_;
-  StepMasks step_masks_;
+  std::array<Flight, Scheduler::kStepsMax> flights_;  // a ring, as in the scheduler
+  int64_t first_flight_ = 0, num_flights_ = 0;
+  StepOutput output_;
+  bool has_warned_ = false;
   std::vector<SequenceDelta> deltas_;
 
   mutable std::mutex mutex_;  // guards what stands below

@@ -45,7 +45,7 @@ const std::vector<BlockKey>& BlockKeyChain::extend(std::span<const TokenId> toke
   static_assert(sizeof(TokenId) == 4);
   const int64_t num_blocks = static_cast<int64_t>(tokens.size()) / kBlockKeyTokens;
   if (num_blocks <= static_cast<int64_t>(keys_.size())) return keys_;
-  Sha256 hash;
+  static thread_local Sha256 hash;  // finish() leaves it as new
   for (int64_t i = static_cast<int64_t>(keys_.size()); i < num_blocks; ++i) {
     hash.update(scope_digest_);
     add_value(hash, keys_.empty() ? BlockKey{} : keys_.back());

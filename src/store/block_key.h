@@ -52,6 +52,7 @@ class BlockKeyChain {
   // the whole sequence from position 0 on; blocks that were keyed in an earlier call are not hashed again.
   const std::vector<BlockKey>& extend(std::span<const TokenId> tokens, std::span<const MediaSpan> media = {});
   const std::vector<BlockKey>& keys() const { return keys_; }
+  void reserve(int64_t num_tokens) { keys_.reserve(static_cast<size_t>(num_tokens / kBlockKeyTokens)); }
 
  private:
   Sha256Digest scope_digest_;

@@ -222,6 +222,7 @@ Status run_chat(const ChatArguments& arguments) {
   ASSIGN_OR_RETURN(const auto preparer,
                    RequestPreparer::create(model, target, static_cast<int>(arguments.model.num_threads), context));
   StepLoopOptions options;
+  options.pipelined = false;  // one reader, who sees every token as it comes
   options.scheduler.num_lanes = 1;
   options.scheduler.rows_max = engine_options.rows_max;
   options.scheduler.context_tokens_max = context;

@@ -97,8 +97,7 @@ class BatchRun {
       break;
     }
     if (!update.finished) return;
-    if (*update.finished == SequenceEnd::kNotFinite || *update.finished == SequenceEnd::kNothingAllowed)
-      item.error = "the model gave no usable logits";
+    if (!update.cause.ok()) item.error = update.cause.message();
     item.answer->finish(*update.finished == SequenceEnd::kLength ? BackendFinish::kLength : BackendFinish::kStop);
     if (update.record) item.record = *update.record;
     item.is_done = true;
@@ -152,6 +151,7 @@ Status run_generate_batch(const GenerateOptions& options) {
   const std::vector<std::string_view> lines = split_lines(text);
   EngineOptions engine_options;
   engine_options.num_threads = static_cast<int>(options.model.num_threads);
+  engine_options.has_thread = true;
   engine_options.target = target;
   engine_options.lanes_max = std::min<int64_t>(options.lanes, static_cast<int64_t>(std::max<size_t>(lines.size(), 1)));
   engine_options.rows_max =
