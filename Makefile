@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` (install, build, run the main job) and `make test` (build, run every test).
-# The rest: build, bundle, check, asan, fuzz, format, install, clean.
+# The rest: build, bundle, check, asan, fuzz, format, install, deb, test-long, clean.
 PRESET ?= release
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
@@ -7,7 +7,7 @@ PROGRAM := build/release/bin/deepinfer
 DEEPINFER_ACCELERATOR ?= cpu
 PREFIX ?= /usr/local
 
-.PHONY: demo test build bundle check asan tsan fuzz format install clean packages test-packages lint-packages
+.PHONY: demo test test-long build bundle check asan tsan fuzz format install deb clean packages test-packages lint-packages
 
 demo: build
 	scripts/demo $(PROGRAM)
@@ -23,6 +23,12 @@ test: test-packages
 	scripts/copy_libraries build/release
 	scripts/check
 	ctest --test-dir build/release --output-on-failure -j $(JOBS)
+
+# What does not fit into every run: full counts of faults and streams, many generated requests, 60 s of each fuzz target.
+test-long: test-packages lint-packages build
+	FAULTS=long OPENAPI_EXAMPLES=300 scripts/test_sdk $(PROGRAM) -s
+	scripts/test_clients $(PROGRAM)
+	scripts/fuzz 60 net protocol
 
 bundle: build
 	scripts/make_bundle
@@ -42,8 +48,10 @@ format: lint-packages
 	find src cmake -name '*.cc' -o -name '*.h' | xargs clang-format-14 -i
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/deepinfer
-	install -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/deepinfer
+	scripts/install $(PREFIX) $(DESTDIR)
+
+deb: build
+	scripts/make_deb
 
 clean:
 	rm -rf build/release build/debug build/asan build/tsan build/fuzz dist

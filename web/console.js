@@ -18,6 +18,7 @@ function notice(text) { $("notice").textContent = text; }
 
 function headers() {
   const all = { "Content-Type": "application/json" };
+  if ($("logprobs").checked) all["x-explain"] = "tokens";  // ids and drafts come as comments of the stream
   if ($("key").value) all.Authorization = "Bearer " + $("key").value;
   return all;
 }
@@ -77,8 +78,14 @@ class AnswerView {
     this.fold.hidden = true;
     this.words = element("div", "words");
     this.calls = element("div");
+    this.tokens = element("details", "tokens");
+    this.tokensTitle = element("summary");
+    this.tokenList = element("ol");
+    this.tokens.append(this.tokensTitle, this.tokenList);
+    this.tokens.hidden = true;
+    this.numTokens = this.numDrafts = 0;
     this.figures = element("div", "figures", "…");
-    this.item.append(element("div", "who", "Model"), this.fold, this.words, this.calls, this.figures);
+    this.item.append(element("div", "who", "Model"), this.fold, this.words, this.calls, this.tokens, this.figures);
     $("turns").append(this.item);
     this.callViews = [];
   }
@@ -99,6 +106,20 @@ class AnswerView {
         (other) => "\n" + JSON.stringify(other.token) + " " + (100 * Math.exp(other.logprob)).toFixed(1) + " %").join("");
       into.append(view);
     }
+  }
+  // [choice, id, text, was a draft, logprob or null] of each token as the engine gave it.
+  addTokenRows(rows) {
+    this.tokens.hidden = false;
+    for (const [, id, text, wasDraft, logprob] of rows) {
+      const row = element("li", wasDraft ? "draft" : "");
+      const p = logprob === null ? "" : (100 * Math.exp(logprob)).toFixed(1) + " %";
+      row.append(element("span", "id", String(id)), element("span", "text", JSON.stringify(text).slice(1, -1)), element("span", "share", p));
+      row.title = wasDraft ? "an accepted draft" : "picked by the model";
+      this.tokenList.append(row);
+      this.numTokens += 1;
+      this.numDrafts += wasDraft ? 1 : 0;
+    }
+    this.tokensTitle.textContent = this.numTokens + " tokens, " + this.numDrafts + " of them accepted drafts";
   }
   addCall(index, name) {
     const view = element("div", "call", name + " ");
@@ -128,8 +149,8 @@ class AnswerView {
 
 // ---- streaming
 
-// Calls onEvent(data) for each event of a body of server-sent events.
-async function readEvents(body, onEvent) {
+// Calls onEvent(data) for each event of a body of server-sent events, onComment(text) for each comment.
+async function readEvents(body, onEvent, onComment) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let pending = "";
   for (;;) {
@@ -141,6 +162,7 @@ async function readEvents(body, onEvent) {
     for (const frame of frames) {
       const data = frame.split("\n").filter((line) => line.startsWith("data: ")).map((line) => line.slice(6));
       if (data.length) onEvent(data.join("\n"));
+      else if (frame.startsWith(": ")) onComment(frame.slice(2));
     }
   }
 }
@@ -205,6 +227,8 @@ async function answer() {
       const chunk = JSON.parse(data);
       view.keepingPlace(() => takeChunk(chunk, message, view));
       if (chunk.usage) view.keepingPlace(() => showFigures(view, chunk.usage, chunk.choices[0].finish_reason, begin, first));
+    }, (comment) => {
+      if (comment.startsWith("x-tokens ")) view.keepingPlace(() => view.addTokenRows(JSON.parse(comment.slice(9))));
     });
   } catch (error) {
     view.keepingPlace(() => error.name === "AbortError" ? (view.figures.textContent = "stopped") : view.fail(error.message));
@@ -308,6 +332,7 @@ function figures(now, seconds) {
   const rows = [
     ["Running requests", value("vllm:num_requests_running")],
     ["Waiting requests", value("vllm:num_requests_waiting")],
+    ["Tokens a second", rate("deepinfer_output_tokens_total").toFixed(0)],
     ["Prompt rows a second", rate("deepinfer_prompt_rows_total").toFixed(0)],
     ["Decode rows a second", rate("deepinfer_decode_rows_total").toFixed(0)],
     ["Drafts accepted of verified", share(value("vllm:spec_decode_num_accepted_tokens_total"), value("vllm:spec_decode_num_draft_tokens_total"))],
@@ -325,8 +350,50 @@ function figures(now, seconds) {
   return rows;
 }
 
+// ---- the timeline: one line a request, its waiting, its prompt and its answer
+
+const TIMELINE = { seconds: 60, rows: 24, rowHeight: 18, width: 640, label: 170 };
+
+function drawn(kind, attributes, className, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
+  if (className) made.setAttribute("class", className);
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function timelineRow(request, index, now) {
+  const { seconds, rowHeight, width, label } = TIMELINE;
+  const x = (ms) => label + (width - label) * Math.min(1, Math.max(0, 1 - (now - request.begin_unix_ms - ms) / (1000 * seconds)));
+  const y = index * rowHeight + 3, row = drawn("g", {});
+  const admitted = request.admitted_ms ?? request.end_ms, first = request.first_token_ms ?? request.end_ms;
+  for (const [from, to, className] of [[0, admitted, "waiting"], [admitted, first, "prompt"], [first, request.end_ms, "answer"]])
+    if (x(to) > x(from)) row.append(drawn("rect", { x: x(from), y, width: x(to) - x(from), height: rowHeight - 6 }, className));
+  const state = request.status === 0 ? "running" : request.status === 200 ? request.finish : String(request.status);
+  row.append(drawn("text", { x: 0, y: y + 10 }, "", request.id.slice(0, 16) + " " + state));
+  row.append(drawn("title", {}, "", [request.id, request.route, state, "waited " + Math.round(admitted) + " ms",
+    "first token after " + Math.round(first) + " ms", "over after " + Math.round(request.end_ms) + " ms",
+    request.prompt_tokens + " prompt tokens, " + request.cached_tokens + " cached (" + request.cache_miss + ")",
+    request.output_tokens + " tokens, " + request.drafts_accepted + " of " + request.drafts_verified + " drafts accepted"].join("\n")));
+  return row;
+}
+
+async function updateTimeline() {
+  const response = await fetch("/requests", { headers: headers() });
+  if (!response.ok) return;
+  const now = Date.now();
+  const requests = (await response.json()).requests.filter((one) => now - one.begin_unix_ms - one.end_ms < 1000 * TIMELINE.seconds)
+    .slice(0, TIMELINE.rows);
+  const height = TIMELINE.rowHeight * Math.max(1, requests.length);
+  const picture = $("timeline");
+  picture.setAttribute("viewBox", "0 0 " + TIMELINE.width + " " + height);
+  picture.replaceChildren(...requests.map((request, index) => timelineRow(request, index, now)));
+  $("timeline-note").textContent = requests.length ? "The last " + TIMELINE.seconds + " s, now on the right." : "No request in the last minute.";
+}
+
 async function updateLive() {
   if ($("live").hidden) return;
+  updateTimeline().catch(() => {});
   try {
     const response = await fetch("/metrics", { headers: headers() });
     if (!response.ok) throw new Error(await errorText(response));

@@ -13,12 +13,13 @@ MODEL = "DeepSeek-V4.1-Flash"
 
 
 class Service:
-    def __init__(self, *options):
+    def __init__(self, *options, env=None, prefix=(), stderr=None):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        command = [os.environ["DEEPINFER"], "serve", "--model", str(ROOT / "models/mini"), "--port", "0", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        command = [*prefix, os.environ["DEEPINFER"], "serve", "--model", str(ROOT / "models/mini"),
+                   *([] if "--port" in options else ["--port", "0"]), *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr or self.log, text=True, env=env)
         line = self.process.stdout.readline()
-        if not line.startswith("ready http://"):
+        if not line.startswith(("ready http://", "ready https://")):
             raise RuntimeError(f"expected a ready line, found {line!r}: {Path(self.log.name).read_text()}")
         self.url = line.split()[1]
 

@@ -2,16 +2,18 @@
 import base64
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from conftest import wait_for
+from conftest import ROOT, wait_for
 from test_openai import png
 
 playwright = pytest.importorskip("playwright.sync_api")
 BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium-headless-shell on this machine")
-SHOTS = os.environ.get("CONSOLE_SHOTS")  # a folder that keeps the pictures
+SHOTS = Path(os.environ.get("CONSOLE_SHOTS") or ROOT / "build/console_shots")  # what the pages looked like
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +34,8 @@ def page(request, browser, service):
     opened.wait_for_selector("#model option", state="attached")
     yield opened
     assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    if SHOTS:
-        opened.screenshot(path=str(Path(SHOTS) / f"{request.node.name}.png"))
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    opened.screenshot(path=str(SHOTS / f"{request.node.name}.png"))
     assert [text for text in complaints if "status of 400" not in text] == []
     opened.close()
 
@@ -71,7 +73,7 @@ def test_send_think_retry(page):
     ask(page, "What is 12 + 7?")
     answer = finished(page)
     assert answer.locator(".words").text_content() == "12 + 7 = 19"
-    assert answer.locator("details").get_attribute("open") is None
+    assert answer.locator("details:not(.tokens)").get_attribute("open") is None
     assert answer.locator(".thought").text_content()
     assert "tokens/s" in answer.locator(".figures").text_content()
     page.click("#retry")
@@ -117,7 +119,45 @@ def test_image(page):
     assert page.locator(".error").count() == 0
 
 
-def test_live_page(page):
+def test_live_page_and_the_timeline_of_requests(page):
+    settings(page, thinking="off", max_tokens="40")
+    ask(page, "What is 12 + 7?")
+    finished(page)
     page.click("#show-live")
     until(page, "document.querySelectorAll('#figures tr').length > 8")
     assert page.locator("#figures").get_by_text("Running requests").count() == 1
+    assert page.locator("#figures").get_by_text("Tokens a second").count() == 1
+    until(page, "document.querySelectorAll('#timeline g').length > 0")
+    told = page.locator("#timeline g title").first.text_content()
+    assert "/v1/chat/completions" in told and "first token after" in told and "drafts accepted" in told
+
+
+def test_tokens_are_shown_with_ids_and_drafts(page):
+    settings(page, temperature="0", thinking="off", logprobs=True)
+    ask(page, "What is 12 + 7?")
+    answer = finished(page)
+    answer.locator("details.tokens summary").click()
+    rows = answer.locator("details.tokens li")
+    assert rows.count() >= 4
+    assert rows.first.locator(".id").text_content().isdigit()
+    assert rows.first.locator(".share").text_content().endswith("%")
+    assert "accepted drafts" in answer.locator("details.tokens summary").text_content()
+
+
+def test_copies_run_elsewhere(page, service, tmp_path):
+    """What is copied is run: curl as it stands, Python with the official package."""
+    settings(page, temperature="0", thinking="off")
+    ask(page, "What is 12 + 7?")
+    finished(page)
+    page.click("#clear")
+    page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    page.evaluate("turns.push({role: 'user', content: 'What is 12 + 7?'})")
+    page.click("#curl")
+    curl = page.evaluate("copied")
+    page.click("#python")
+    python = page.evaluate("copied")
+    told = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, timeout=60).stdout
+    assert "[DONE]" in told
+    (tmp_path / "copied.py").write_text(python)
+    told = subprocess.run([sys.executable, str(tmp_path / "copied.py")], capture_output=True, text=True, timeout=60)
+    assert told.stdout.strip() == "12 + 7 = 19", told.stderr

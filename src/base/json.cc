@@ -9,6 +9,8 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "base/json_fault.h"
+
 namespace deepinfer {
 
 double Json::as_double() const {
@@ -189,6 +191,18 @@ bool may_hold_negative_zero(std::string_view text) {
 
 }  // namespace
 
+namespace {
+
+// The parser's reason, and the place where a slower reader of the same grammar stops.
+std::string describe_error(std::string_view text, simdjson::error_code error) {
+  const size_t fault = find_json_fault(text);
+  if (fault == std::string_view::npos) return fmt::format("JSON: {}", simdjson::error_message(error));
+  return fmt::format("JSON: {} at {}", fault == text.size() ? "the text ends too early" : "unexpected byte",
+                     describe_position(text, fault));
+}
+
+}  // namespace
+
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > limits.bytes_max)
     return resource_exhausted(fmt::format("JSON: {} bytes, at most {} are accepted", text.size(), limits.bytes_max));
@@ -207,7 +221,7 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
     error = parser.allocate(capacity, limits.depth_max + 2);
     if (!error) error = parser.parse(padded).get(root);
   }
-  if (error) return invalid_argument(fmt::format("JSON: {}", simdjson::error_message(error)));
+  if (error) return invalid_argument(describe_error(text, error));
   Builder builder{limits, {}, {}};
   Json value = builder.build(root);
   if (!builder.status.ok())

@@ -17,7 +17,7 @@ using boost::system::error_code;
 
 namespace {
 
-constexpr size_t kReadBytes = 16 << 10;
+constexpr size_t kKeptBytes = 4 << 10;           // capacity that an idle connection may keep
 constexpr size_t kPipelinedBytesMax = 64 << 10;  // read ahead while a request is being answered
 constexpr int64_t kLingerNs = 2'000'000'000;
 
@@ -68,6 +68,8 @@ HttpConnection::HttpConnection(std::shared_ptr<HttpServerShared> shared, std::sh
       loop_(std::move(loop)),
       socket_(std::move(socket)),
       peer_(peer_name(socket_)),
+      identity_(std::atomic_load(&shared_->identity)),
+      tls_(identity_ ? std::make_unique<TlsSession>(*identity_) : nullptr),
       parser_(shared_->options.limits) {}
 
 HttpConnection::~HttpConnection() {
@@ -77,9 +79,10 @@ HttpConnection::~HttpConnection() {
 void HttpConnection::start() {
   error_code error;
   socket_.set_option(asio::ip::tcp::no_delay(true), error);
+  socket_.non_blocking(true, error);
   loop_->connections.insert(shared_from_this());
   if (loop_->draining) return close();
-  set_deadline(shared_->options.idle_timeout_ns);
+  set_deadline(tls_ ? shared_->options.head_timeout_ns : shared_->options.idle_timeout_ns);
   read();
 }
 
@@ -100,22 +103,62 @@ void HttpConnection::read() {
   if (reading_ || closed_) return;
   if (answering_ != 0 && parser_.num_pending_bytes() > kPipelinedBytesMax) return;
   reading_ = true;
-  read_buffer_.resize(kReadBytes);
-  socket_.async_read_some(asio::buffer(read_buffer_),
-                          [self = shared_from_this()](const error_code& error, size_t n) { self->on_read(error, n); });
+  // Waits without a buffer of its own: most connections are idle most of the time.
+  socket_.async_wait(asio::ip::tcp::socket::wait_read,
+                     [self = shared_from_this()](const error_code& error) { self->on_readable(error); });
 }
 
-void HttpConnection::on_read(const error_code& error, size_t num_bytes) {
+void HttpConnection::on_readable(const error_code& waited) {
   reading_ = false;
   if (closed_) return;
+  if (waited) return close();
+  error_code error;
+  std::vector<char>& buffer = loop_->read_buffer;
+  const size_t num_bytes = socket_.read_some(asio::buffer(buffer), error);
+  if (error == asio::error::would_block) return read();
   // A client that ends its side is taken to be gone: nobody reads an answer to a half-closed request.
   if (error) return close();
+  on_read({buffer.data(), num_bytes});
+}
+
+void HttpConnection::on_read(std::string_view bytes) {
   if (!lingering_) {
+    std::string plain;
+    if (tls_) {
+      if (!open_sealed(bytes, plain)) return;
+      bytes = plain;
+    }
     if (!parser_.has_begun()) request_begin_ns_ = shared_->clock->monotonic_ns();
-    parser_.push({read_buffer_.data(), num_bytes});
+    parser_.push(bytes);
     if (answering_ == 0) advance();
   }
   if (!closed_) read();
+}
+
+// False: the connection is over.
+bool HttpConnection::open_sealed(std::string_view bytes, std::string& plain) {
+  const bool was_established = tls_->is_established();
+  const Status opened = tls_->open(bytes, plain);
+  if (!opened.ok()) {
+    ++shared_->num_bad_requests;
+    std::string last = tls_->take_sealed();  // an alert
+    if (tls_->speaks_plain_http())
+      last =
+          "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: 38\r\nConnection: close\r\n\r\n"
+          "this port speaks TLS: use https://...\n";
+    error_code error;
+    socket_.non_blocking(true, error);
+    socket_.write_some(asio::buffer(last), error);
+    close();
+    return false;
+  }
+  if (tls_->is_ended_by_peer()) {
+    close();
+    return false;
+  }
+  if (!was_established && tls_->is_established()) update_read_deadline();
+  flush();
+  return !closed_;
 }
 
 void HttpConnection::update_read_deadline() {
@@ -132,8 +175,11 @@ void HttpConnection::update_read_deadline() {
 void HttpConnection::advance() {
   if (closed_ || lingering_ || close_after_write_ || answering_ != 0) return;
   if (parser_.fault()) return refuse(parser_.fault()->status, parser_.fault()->message);
+  if (!admit_body()) return;
   if (parser_.is_done()) {
     HttpRequest request = parser_.take();
+    request.charge = std::move(charge_);
+    is_admitted_ = false;
     if (request.path.empty() || request.path[0] != '/') return refuse(400, "request target: expected a path");
     return dispatch(std::move(request));
   }
@@ -145,12 +191,38 @@ void HttpConnection::advance() {
   update_read_deadline();
 }
 
+// Before a large body is taken: whether its sender may, and whether there is room. False: it was refused.
+bool HttpConnection::admit_body() {
+  if (!parser_.has_head()) return true;
+  const size_t num_bytes = parser_.num_body_bytes();
+  const HttpServerOptions& options = shared_->options;
+  if (!is_admitted_ && options.gate && num_bytes > options.gated_body_bytes) {
+    HttpRequest head = parser_.head();
+    head.peer = peer_;
+    if (std::optional<HttpResponse> refusal = options.gate(head)) {
+      refuse(std::move(*refusal));
+      return false;
+    }
+    is_admitted_ = true;
+  }
+  if (charge_.raise_to(shared_->num_body_bytes, static_cast<int64_t>(num_bytes), options.all_body_bytes_max))
+    return true;
+  refuse(HttpResponse{503,
+                      {{"Content-Type", "text/plain; charset=utf-8"}, {"Retry-After", "1"}},
+                      "the bodies of other requests take all the memory there is for bodies; try again later\n"});
+  return false;
+}
+
 // The connection cannot go on: says why and ends it.
 void HttpConnection::refuse(int status, const std::string& message) {
+  refuse(HttpResponse{status, {{"Content-Type", "text/plain; charset=utf-8"}}, message + "\n"});
+}
+
+void HttpConnection::refuse(HttpResponse response) {
   ++shared_->num_bad_requests;
+  charge_.release();
   keep_alive_ = false;
   omits_body_ = false;
-  const HttpResponse response{status, {{"Content-Type", "text/plain; charset=utf-8"}}, message + "\n"};
   append_head(response, static_cast<int64_t>(response.body.size()));
   out_ += response.body;
   close_after_write_ = true;
@@ -238,11 +310,23 @@ void HttpConnection::flush() {
   if (num_sent_ == in_flight_.size()) {
     in_flight_.clear();
     num_sent_ = 0;
-    in_flight_.swap(out_);
+    if (tls_) {
+      if (!out_.empty() && !tls_->seal(out_).ok()) return close();
+      out_.clear();
+      in_flight_ = tls_->take_sealed();
+    } else {
+      in_flight_.swap(out_);
+    }
   }
   if (in_flight_.empty()) {
     write_deadline_ns_ = 0;
+    if (close_after_write_ && tls_ && !std::exchange(sealed_end_, true)) {
+      tls_->end();
+      return flush();
+    }
     if (close_after_write_) return linger();
+    if (in_flight_.capacity() > kKeptBytes && answering_ == 0) in_flight_ = std::string();
+    if (out_.capacity() > kKeptBytes && answering_ == 0) out_ = std::string();
     if (resume_) std::exchange(resume_, nullptr)();
     return;
   }

@@ -28,6 +28,8 @@ struct HttpServerShared {
   const Clock* clock = nullptr;
   std::atomic<int64_t> num_connections{0}, num_accepted{0}, num_refused{0};
   std::atomic<int64_t> num_requests{0}, num_bad_requests{0}, num_timeouts{0};
+  std::shared_ptr<std::atomic<int64_t>> num_body_bytes = std::make_shared<std::atomic<int64_t>>(0);  // outlives us
+  std::shared_ptr<const TlsIdentity> identity;  // with the atomic functions; null: no TLS
 };
 
 // An event thread's own state.
@@ -36,6 +38,7 @@ struct HttpEventLoop {
   std::atomic<bool> stopped{false};
   bool draining = false;
   std::unordered_set<std::shared_ptr<HttpConnection>> connections;
+  std::vector<char> read_buffer = std::vector<char>(size_t{64} << 10);  // of the connection that reads just now
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
@@ -64,9 +67,13 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
  private:
   void read();
-  void on_read(const boost::system::error_code& error, size_t num_bytes);
+  void on_readable(const boost::system::error_code& error);
+  void on_read(std::string_view bytes);
+  bool open_sealed(std::string_view bytes, std::string& plain);
   void advance();
+  bool admit_body();
   void refuse(int status, const std::string& message);
+  void refuse(HttpResponse response);
   void dispatch(HttpRequest request);
   void append_head(const HttpResponse& response, int64_t content_length);
   void finish_answer();
@@ -80,11 +87,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::shared_ptr<HttpEventLoop> loop_;
   boost::asio::ip::tcp::socket socket_;
   std::string peer_;
+  std::shared_ptr<const TlsIdentity> identity_;  // what the session was made of
+  std::unique_ptr<TlsSession> tls_;
   HttpRequestParser parser_;
-  std::vector<char> read_buffer_;
+  BodyCharge charge_;
+  bool is_admitted_ = false;  // the gate let the request under way pass
   bool reading_ = false, writing_ = false;
   bool closed_ = false, lingering_ = false, close_after_write_ = false, draining_ = false;
-  bool sent_continue_ = false;
+  bool sent_continue_ = false, sealed_end_ = false;
 
   uint64_t num_requests_ = 0;
   uint64_t answering_ = 0;  // number of the exchange being answered; 0 = none

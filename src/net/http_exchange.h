@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "net/http_message.h"
@@ -36,5 +37,8 @@ class HttpExchange {
 
 // Called on the connection's thread; must not block.
 using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<HttpExchange> exchange)>;
+// Looks at a request whose large body has not come yet; an answer refuses it and ends the connection. On the
+// connection's thread; must not block.
+using HttpGate = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 
 }  // namespace deepinfer

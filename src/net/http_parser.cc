@@ -147,6 +147,22 @@ bool HttpRequestParser::expects_continue() const {
   return equals_ignoring_case(std_view(parts_->parser->get()[http::field::expect]), "100-continue");
 }
 
+size_t HttpRequestParser::num_body_bytes() const {
+  if (!has_head()) return 0;
+  const size_t num_read = parts_->parser->get().body().size();
+  return std::max(num_read, static_cast<size_t>(parts_->parser->content_length().value_or(0)));
+}
+
+HttpRequest HttpRequestParser::head() const {
+  CHECK(has_head());
+  const auto& message = parts_->parser->get();
+  HttpRequest request;
+  request.method = text(message.method_string());
+  request.fields = copy_fields(message);
+  (void)split_target(std_view(message.target()), request);
+  return request;
+}
+
 HttpRequest HttpRequestParser::take() {
   CHECK(is_done());
   auto message = parts_->parser->release();

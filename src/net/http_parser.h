@@ -43,6 +43,8 @@ class HttpRequestParser {
 
   bool has_begun() const;            // a byte of the current request is there
   bool has_head() const;             // its fields are read
+  HttpRequest head() const;          // the request without its body. Precondition: has_head()
+  size_t num_body_bytes() const;     // announced, or read so far where that is more
   bool expects_continue() const;     // has_head() and the client waits for 100 before it sends the body
   size_t num_pending_bytes() const;  // pushed, not yet part of a request
 

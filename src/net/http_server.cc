@@ -89,7 +89,15 @@ struct HttpServer::Parts {
     retry.emplace(threads[0]->loop->io);
   }
 
+  Status load_tls() {
+    if (!shared->options.tls) return {};
+    ASSIGN_OR_RETURN(auto identity, TlsIdentity::load(*shared->options.tls));
+    std::atomic_store(&shared->identity, std::move(identity));
+    return {};
+  }
+
   Status listen() {
+    TRY(load_tls());
     error_code error;
     const std::string host = shared->options.host == "localhost" ? "127.0.0.1" : shared->options.host;
     const auto address = asio::ip::make_address(host, error);
@@ -175,8 +183,11 @@ int HttpServer::port() const { return parts_->port; }
 
 HttpServerCounts HttpServer::counts() const {
   const HttpServerShared& s = *parts_->shared;
-  return {s.num_connections, s.num_accepted, s.num_refused, s.num_requests, s.num_bad_requests, s.num_timeouts};
+  return {s.num_connections,  s.num_accepted, s.num_refused,    s.num_requests,
+          s.num_bad_requests, s.num_timeouts, *s.num_body_bytes};
 }
+
+Status HttpServer::reload_tls() { return parts_->load_tls(); }
 
 void HttpServer::drain() {
   parts_->stop_listening();

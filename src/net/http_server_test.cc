@@ -251,5 +251,42 @@ TEST_F(HttpServerTest, AddressesThatCannotBeBoundAreErrors) {
   EXPECT_EQ(HttpServer::start(options, handler, clock_).status().code(), StatusCode::kUnavailable);
 }
 
+TEST_F(HttpServerTest, AllBodiesTogetherAreBounded) {
+  HttpServerOptions options;
+  options.all_body_bytes_max = 100'000;
+  start(options);
+  HttpClient holder = client(), other = client();
+  ASSERT_TRUE(holder.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 90000\r\n\r\nabc").ok());
+  ASSERT_TRUE(wait_until([&] { return server_->counts().num_body_bytes == 90'000; }));
+  const HttpResponse refused = other.request("POST", "/echo", std::string(20'000, 'x')).value();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.field("Retry-After"), "1");
+  EXPECT_EQ(client().request("POST", "/echo", std::string(9'000, 'x')).value().status, 200);
+  // Chunks announce nothing: they count as they come.
+  HttpClient chunked = client();
+  ASSERT_TRUE(chunked.send("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n").ok());
+  ASSERT_TRUE(chunked.send("8000\r\n" + std::string(0x8000, 'x') + "\r\n").ok());
+  EXPECT_EQ(chunked.receive().value().status, 503);
+  holder.close();
+  ASSERT_TRUE(wait_until([&] { return server_->counts().num_body_bytes == 0; }));
+  EXPECT_EQ(client().request("POST", "/echo", std::string(90'000, 'x')).value().status, 200);
+}
+
+TEST_F(HttpServerTest, TheGateRefusesLargeBodiesBeforeTheyCome) {
+  HttpServerOptions options;
+  options.gated_body_bytes = 1000;
+  options.gate = [](const HttpRequest& head) -> std::optional<HttpResponse> {
+    if (head.field("x-pass") == "yes") return {};
+    return HttpResponse{401, {}, "no\n"};
+  };
+  start(options);
+  HttpClient stranger = client();
+  ASSERT_TRUE(stranger.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 50000000\r\n\r\n").ok());
+  EXPECT_EQ(stranger.receive().value().status, 401);
+  EXPECT_TRUE(stranger.is_closed_by_peer());
+  EXPECT_EQ(client().request("POST", "/echo", std::string(900, 'x')).value().status, 200);
+  EXPECT_EQ(client().request("POST", "/echo", std::string(9000, 'x'), "x-pass: yes\r\n").value().status, 200);
+}
+
 }  // namespace
 }  // namespace deepinfer

@@ -17,6 +17,7 @@
 
 namespace deepinfer {
 
+class Shape;            // protocol/shape.h
 class ResponseEncoder;  // protocol/response_encoder.h
 struct ResponseIdentity;
 
@@ -53,6 +54,7 @@ struct Codec {
   std::unique_ptr<ResponseEncoder> (*encode)(const ResponseContext& context, const ResponseIdentity& identity);
   // The body of a refusal or failure; the HTTP status stands in the error.
   std::string (*error)(const RequestError& error, bool recipe_compatible);
+  const Shape& (*shape)(bool recipe_compatible);  // of a body
 };
 
 std::span<const Codec> codecs();

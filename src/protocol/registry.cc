@@ -12,9 +12,11 @@ namespace {
 
 constexpr Codec kCodecs[] = {
     {Protocol::kChatCompletions, "chat", "/v1/chat/completions", decode_chat_completions, make_chat_completions_encoder,
-     openai_error_body},
-    {Protocol::kResponses, "responses", "/v1/responses", decode_responses, make_responses_encoder, openai_error_body},
-    {Protocol::kMessages, "messages", "/v1/messages", decode_messages, make_messages_encoder, anthropic_error_body},
+     openai_error_body, chat_completions_shape},
+    {Protocol::kResponses, "responses", "/v1/responses", decode_responses, make_responses_encoder, openai_error_body,
+     responses_shape},
+    {Protocol::kMessages, "messages", "/v1/messages", decode_messages, make_messages_encoder, anthropic_error_body,
+     messages_shape},
 };
 
 }  // namespace

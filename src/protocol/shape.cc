@@ -8,26 +8,13 @@
 #include <optional>
 
 #include "base/utf8.h"
+#include "protocol/shape_node.h"
 
 namespace deepinfer {
 
 namespace {
-enum class Kind { kAny, kText, kBool, kUnsigned, kSigned, kNumber, kWord, kList, kMap, kRecord, kTagged, kEither };
-}  // namespace
 
-struct Shape::Node {
-  Kind kind = Kind::kAny;
-  uint64_t most = 0;
-  std::vector<std::string> words;
-  std::vector<Shape> parts;  // list item, map value, the two of kEither
-  std::vector<Field> fields;
-  std::string tag, untagged;
-  std::vector<Variant> variants;
-  bool others_pass = false;
-};
-
-namespace {
-
+using Kind = ShapeKind;
 using Node = Shape::Node;
 
 // A mismatch on its way out: the path is completed from the inside.

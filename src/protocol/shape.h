@@ -43,6 +43,10 @@ class Shape {
   // finding.
   Refusal check(const Json& value) const;
 
+  // The same as JSON Schema (2020-12), for documents. Whole numbers with a fraction (1.0) are integers there; the check
+  // refuses them.
+  Json json_schema() const;
+
   struct Node;
 
  private:

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "protocol/error_body.h"
@@ -16,36 +17,6 @@ namespace deepinfer {
 namespace {
 
 constexpr uint64_t kDefaultMaxTokens = 16;  // OpenAI's
-
-const Shape& text_completions_shape() {
-  constexpr bool kRequired = true;
-  constexpr uint64_t kAny = UINT64_MAX, kId = INT32_MAX;
-  static const Shape shape = Shape::record(
-      {{"model", Shape::text(), kRequired},
-       {"prompt", Shape::either(Shape::text(), Shape::list(Shape::either(Shape::text(), Shape::unsigned_up_to(kId)))),
-        kRequired},
-       {"suffix", Shape::text()},
-       {"max_tokens", Shape::unsigned_up_to(kAny)},
-       {"temperature", Shape::number()},
-       {"top_p", Shape::number()},
-       {"top_k", Shape::unsigned_up_to(INT32_MAX)},
-       {"min_p", Shape::number()},
-       {"presence_penalty", Shape::number()},
-       {"frequency_penalty", Shape::number()},
-       {"repetition_penalty", Shape::number()},
-       {"min_tokens", Shape::unsigned_up_to(UINT32_MAX)},
-       {"ignore_eos", Shape::boolean()},
-       {"n", Shape::unsigned_up_to(kAny)},
-       {"best_of", Shape::unsigned_up_to(kAny)},
-       {"logprobs", Shape::any()},
-       {"echo", Shape::boolean()},
-       {"seed", Shape::unsigned_up_to(kAny)},
-       {"stop", Shape::any()},
-       {"stream", Shape::boolean()},
-       {"stream_options", Shape::record({{"include_usage", Shape::boolean()}})},
-       {"user", Shape::text()}});
-  return shape;
-}
 
 Refusal read_ids(const Json::Array& list, int64_t vocab_size, std::vector<TokenId>& out) {
   for (const Json& id : list) {
@@ -71,10 +42,8 @@ Refusal read_prompt(Json& prompt, int64_t vocab_size, TextCompletionRequest& out
 }
 
 Refusal check_unsupported(const Json& request) {
-  const Json* logprobs = member(request, "logprobs");
-  if (logprobs && !(logprobs->is_bool() && !logprobs->as_bool()))
-    return refuse("logprobs are supported by /v1/chat/completions only", "logprobs");
-  if (flag_member(request, "echo")) return refuse("echo is not supported", "echo");
+  if (flag_member(request, "echo") && member(request, "logprobs"))
+    return refuse("logprobs of an echoed prompt are not supported", "logprobs");
   if (unsigned_member(request, "best_of").value_or(1) > 1) return refuse("best_of is not supported", "best_of");
   return {};
 }
@@ -87,22 +56,75 @@ void read_beyond_openai(const Json& request, InferenceOptions& inference) {
   inference.ignore_eos = flag_member(request, "ignore_eos");
 }
 
+// Where a token begins is counted in characters.
+size_t num_characters(std::string_view bytes) {
+  return static_cast<size_t>(std::ranges::count_if(bytes, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// OpenAI's older form: parallel lists.
+class TextLogprobs {
+ public:
+  void add(const ChatEvents& events, Range range, size_t& offset) {
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      const TokenLogprob& token = events.logprobs[static_cast<size_t>(i)];
+      for (std::string* list : {&tokens_, &values_, &tops_, &offsets_}) separate(*list);
+      append_token_text(tokens_, token.bytes);
+      append_json_double(values_, token.logprob);
+      append_number(offsets_, uint64_t{offset});
+      tops_ += '{';
+      for (int64_t k = token.top.begin; k < token.top.end; ++k) {
+        const TopLogprob& top = events.top_logprobs[static_cast<size_t>(k)];
+        if (k > token.top.begin) tops_ += ',';
+        append_token_text(tops_, top.bytes);
+        tops_ += ':';
+        append_json_double(tops_, top.logprob);
+      }
+      tops_ += '}';
+      offset += num_characters(token.bytes);
+    }
+  }
+
+  void append(std::string& out) const {
+    if (tokens_.empty()) {
+      out += "null";
+      return;
+    }
+    out += "{\"tokens\":[" + tokens_ + "],\"token_logprobs\":[" + values_ + "],\"top_logprobs\":[" + tops_ +
+           "],\"text_offset\":[" + offsets_ + "]}";
+  }
+
+ private:
+  static void separate(std::string& list) {
+    if (!list.empty()) list += ',';
+  }
+  std::string tokens_, values_, tops_, offsets_;
+};
+
 class TextCompletionsEncoder final : public ResponseEncoder {
  public:
-  TextCompletionsEncoder(const ResponseContext& context, const ResponseIdentity& identity)
-      : context_(context), identity_(identity), choices_(identity.num_choices) {}
+  TextCompletionsEncoder(const ResponseContext& context, const ResponseIdentity& identity, std::string echo)
+      : context_(context), identity_(identity), echo_(std::move(echo)), choices_(identity.num_choices) {
+    for (Choice& choice : choices_) choice.offset = num_characters(echo_);
+  }
 
   void encode(uint32_t choice_idx, const ChatEvents& events, WireEvents& out) override {
     Choice& choice = choices_[choice_idx];
     for (const ChatEvent& event : events.list) {
-      if (event.kind == ChatEventKind::kStart) fingerprint_ = events.prompt.fingerprint;
+      const bool is_start = event.kind == ChatEventKind::kStart;
+      if (is_start) fingerprint_ = events.prompt.fingerprint;
       const bool is_text = event.kind == ChatEventKind::kText || event.kind == ChatEventKind::kReasoning;
-      if (!is_text && event.kind != ChatEventKind::kFinish) continue;
-      const std::string_view text = is_text ? events.text_of(event) : std::string_view();
+      if (is_start ? echo_.empty() : (!is_text && event.kind != ChatEventKind::kFinish)) continue;
+      const std::string_view text = is_text ? events.text_of(event) : is_start ? echo_ : std::string_view();
       choice.text += text;
-      if (!is_text) finish(choice, events);
+      TextLogprobs logprobs;
+      if (is_text && !event.logprobs.empty()) {
+        size_t offset = choice.offset;
+        logprobs.add(events, event.logprobs, offset);
+        choice.logprobs.add(events, event.logprobs, choice.offset);
+      }
+      if (event.kind == ChatEventKind::kFinish) finish(choice, events);
       out.open(nullptr);
-      append_chunk(out.bytes, choice_idx, text, choice);
+      append_chunk(out.bytes, choice_idx, text, choice, logprobs);
       out.close();
     }
   }
@@ -118,7 +140,7 @@ class TextCompletionsEncoder final : public ResponseEncoder {
     out += ",\"choices\":[";
     for (uint32_t i = 0; i < choices_.size(); ++i) {
       if (i > 0) out += ',';
-      append_choice(out, i, choices_[i].text, choices_[i]);
+      append_choice(out, i, choices_[i].text, choices_[i], choices_[i].logprobs);
     }
     out += "],\"usage\":";
     append_usage(out);
@@ -130,6 +152,8 @@ class TextCompletionsEncoder final : public ResponseEncoder {
  private:
   struct Choice {
     std::string text;
+    TextLogprobs logprobs;
+    size_t offset = 0;  // of the next token in the text
     const char* finish = nullptr;
     uint64_t num_output_tokens = 0;
   };
@@ -151,20 +175,23 @@ class TextCompletionsEncoder final : public ResponseEncoder {
     append_member(out, "system_fingerprint", fingerprint_);
   }
 
-  void append_choice(std::string& out, uint32_t idx, std::string_view text, const Choice& choice) const {
+  void append_choice(std::string& out, uint32_t idx, std::string_view text, const Choice& choice,
+                     const TextLogprobs& logprobs) const {
     out += "{\"index\":";
     append_number(out, uint64_t{idx});
     append_member(out, "text", text);
-    out += ",\"logprobs\":null";
+    out += ",\"logprobs\":";
+    logprobs.append(out);
     if (choice.finish) append_member(out, "finish_reason", choice.finish);
     else out += ",\"finish_reason\":null";
     out += '}';
   }
 
-  void append_chunk(std::string& out, uint32_t idx, std::string_view text, const Choice& choice) const {
+  void append_chunk(std::string& out, uint32_t idx, std::string_view text, const Choice& choice,
+                    const TextLogprobs& logprobs) const {
     append_head(out);
     out += ",\"choices\":[";
-    append_choice(out, idx, text, choice);
+    append_choice(out, idx, text, choice, logprobs);
     out += ']';
     if (choice.finish) {
       out += ",\"usage\":";
@@ -187,12 +214,43 @@ class TextCompletionsEncoder final : public ResponseEncoder {
 
   ResponseContext context_;
   ResponseIdentity identity_;
+  std::string echo_;
   std::vector<Choice> choices_;
   std::string fingerprint_;
   Usage usage_;  // of the choice that ended last: the prompt is the same for all
 };
 
 }  // namespace
+
+const Shape& text_completions_shape() {
+  constexpr bool kRequired = true;
+  constexpr uint64_t kAny = UINT64_MAX, kId = INT32_MAX;
+  static const Shape shape = Shape::record(
+      {{"model", Shape::text(), kRequired},
+       {"prompt", Shape::either(Shape::text(), Shape::list(Shape::either(Shape::text(), Shape::unsigned_up_to(kId)))),
+        kRequired},
+       {"suffix", Shape::text()},
+       {"max_tokens", Shape::unsigned_up_to(kAny)},
+       {"temperature", Shape::number()},
+       {"top_p", Shape::number()},
+       {"top_k", Shape::unsigned_up_to(INT32_MAX)},
+       {"min_p", Shape::number()},
+       {"presence_penalty", Shape::number()},
+       {"frequency_penalty", Shape::number()},
+       {"repetition_penalty", Shape::number()},
+       {"min_tokens", Shape::unsigned_up_to(UINT32_MAX)},
+       {"ignore_eos", Shape::boolean()},
+       {"n", Shape::unsigned_up_to(kAny)},
+       {"best_of", Shape::unsigned_up_to(kAny)},
+       {"logprobs", Shape::unsigned_up_to(UINT8_MAX)},
+       {"echo", Shape::boolean()},
+       {"seed", Shape::unsigned_up_to(kAny)},
+       {"stop", Shape::any()},
+       {"stream", Shape::boolean()},
+       {"stream_options", Shape::record({{"include_usage", Shape::boolean()}})},
+       {"user", Shape::text()}});
+  return shape;
+}
 
 Refusal decode_text_completion(std::string_view body, const DecodeOptions& options, int64_t vocab_size,
                                TextCompletionRequest& out) {
@@ -216,19 +274,22 @@ Refusal decode_text_completion(std::string_view body, const DecodeOptions& optio
   wish.top_p = float_member(request, "top_p");
   wish.max_tokens = unsigned_member(request, "max_tokens").value_or(kDefaultMaxTokens);
   wish.seed = unsigned_member(request, "seed");
+  wish.top_logprobs = unsigned_member(request, "logprobs");
+  wish.logprobs = wish.top_logprobs.has_value();
   REFUSE_IF(settle_sampling(wish, options, "max_tokens", chat));
   read_beyond_openai(request, chat.inference);
   chat.parsing.keep_leading_newlines = true;
   out.response.stream = chat.stream;
   out.response.thinking = false;
+  out.echo = flag_member(request, "echo");
   if (const Json* stream = member(request, "stream_options"))
     out.response.include_usage = flag_member(*stream, "include_usage");
   return {};
 }
 
 std::unique_ptr<ResponseEncoder> make_text_completions_encoder(const ResponseContext& context,
-                                                               const ResponseIdentity& identity) {
-  return std::make_unique<TextCompletionsEncoder>(context, identity);
+                                                               const ResponseIdentity& identity, std::string echo) {
+  return std::make_unique<TextCompletionsEncoder>(context, identity, std::move(echo));
 }
 
 }  // namespace deepinfer

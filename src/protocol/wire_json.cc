@@ -17,19 +17,7 @@ void append_integer(std::string& out, Integer value) {
 
 void append_token(std::string& out, std::string_view bytes, double logprob) {
   out += "{\"token\":";
-  if (is_valid_utf8(bytes)) {
-    append_json_string(out, bytes);
-  } else {
-    static constexpr char kHex[] = "0123456789abcdef";
-    out += '"';
-    for (const char c : bytes) {
-      const auto byte = static_cast<uint8_t>(c);
-      out += "\\\\x";
-      out += kHex[byte >> 4];
-      out += kHex[byte & 15];
-    }
-    out += '"';
-  }
+  append_token_text(out, bytes);
   out += ",\"logprob\":";
   append_json_double(out, logprob);
   out += ",\"bytes\":[";
@@ -41,6 +29,22 @@ void append_token(std::string& out, std::string_view bytes, double logprob) {
 }
 
 }  // namespace
+
+void append_token_text(std::string& out, std::string_view bytes) {
+  if (is_valid_utf8(bytes)) {
+    append_json_string(out, bytes);
+    return;
+  }
+  static constexpr char kHex[] = "0123456789abcdef";
+  out += '"';
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    out += "\\\\x";
+    out += kHex[byte >> 4];
+    out += kHex[byte & 15];
+  }
+  out += '"';
+}
 
 void append_number(std::string& out, uint64_t value) { append_integer(out, value); }
 void append_number(std::string& out, int64_t value) { append_integer(out, value); }

@@ -32,8 +32,9 @@ inline void append_member(std::string& out, std::string_view key, uint64_t value
 // repeated keys the last counts. True when they were JSON.
 bool append_arguments(std::string& out, std::string_view arguments);
 
-// The log probabilities of one event as comma-separated objects {token, logprob, bytes, top_logprobs}. A token whose
-// bytes are not valid UTF-8 is shown as \xNN escapes of all its bytes.
+// A token's bytes as a JSON string. A token whose bytes are not valid UTF-8 is shown as \xNN escapes of all its bytes.
+void append_token_text(std::string& out, std::string_view bytes);
+// The log probabilities of one event as comma-separated objects {token, logprob, bytes, top_logprobs}.
 void append_logprobs(std::string& out, const ChatEvents& events, Range logprobs);
 
 }  // namespace deepinfer

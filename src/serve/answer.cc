@@ -85,6 +85,8 @@ void Answer::take_update(uint32_t choice_idx, const LoopUpdate& update) {
       position.logprob = static_cast<double>(token.logprob);
       for (const auto& [id, logprob] : token.likeliest) position.top.push_back({id, static_cast<double>(logprob)});
     }
+    if (setup_.explains_tokens)  // a step gives the drafts that stand, then one more
+      for (size_t i = 0; i < update.tokens.size(); ++i) mail.were_drafts.push_back(i + 1 < update.tokens.size());
     if (update.finished) mail.finished = update.finished;
     if (update.record) mail.record = *update.record;
     if (!update.refused.ok()) mail.refused = update.refused;
@@ -130,6 +132,7 @@ void Answer::read(uint32_t choice_idx, Mail& mail) {
                                 .has_fingerprint = true,
                                 .fingerprint = around_.fingerprint},
                                events_);
+  if (setup_.explains_tokens) tell_tokens(choice_idx, mail);
   // The token that ended the sequence is no part of the answer.
   if (mail.finished == SequenceEnd::kStop && !mail.tokens.empty()) {
     mail.tokens.pop_back();
@@ -201,9 +204,19 @@ void Answer::start_stream() {
   exchange_->start_stream(std::move(head));
 }
 
+// [choice, id, text, whether it was a draft, logprob or null] of each.
+void Answer::tell_tokens(uint32_t choice_idx, const Mail& mail) {
+  for (size_t i = 0; i < mail.tokens.size(); ++i)
+    told_tokens_.push_back(Json::Array{static_cast<int64_t>(choice_idx), static_cast<int64_t>(mail.tokens[i]),
+                                       around_.vocabulary.tokenizer->decode({&mail.tokens[i], 1}),
+                                       static_cast<bool>(mail.were_drafts[i]),
+                                       i < mail.logprobs.size() ? Json(mail.logprobs[i].logprob) : Json()});
+}
+
 void Answer::send_events() {
   if (wire_.list.empty()) return;
   frames_.clear();
+  if (!told_tokens_.empty()) append_sse_comment(frames_, "x-tokens " + to_json(std::exchange(told_tokens_, {})));
   for (const WireEvent& event : wire_.list)
     append_sse_event(frames_, event.name ? event.name : "", wire_.data_of(event));
   wire_.clear();
@@ -306,6 +319,7 @@ void Answer::end(int http_status, const std::string& finish, std::string reply) 
     outcome.usage.num_cached_tokens = choice.parser->usage().num_cached_tokens;
     outcome.usage.num_output_tokens += choice.parser->usage().num_output_tokens;
   }
+  outcome.sequence = choices_[0].record;
   if (http_status == 200 && setup_.keeps_reply) {
     outcome.body = std::move(reply);
     outcome.message = std::move(message_);

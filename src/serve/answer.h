@@ -18,13 +18,13 @@
 #include "protocol/response_encoder.h"
 #include "serve/prepared_request.h"
 #include "serve/service_metrics.h"
-#include "serve/step_loop.h"
+#include "serve/token_source.h"
 
 namespace deepinfer {
 
 // What all answers share; outlives them.
 struct AnswerSurroundings {
-  StepLoop& loop;
+  TokenSource& loop;
   const OutputVocabulary& vocabulary;
   ServiceMetrics& metrics;
   const Clock& clock;
@@ -36,10 +36,11 @@ struct AnswerSurroundings {
 // What is known when it is over.
 struct AnswerOutcome {
   int http_status = 200;
-  std::string finish;  // of the first choice: stop, length, tool_calls; or abort, error
-  Usage usage;         // all choices together
-  std::string body;    // the whole reply, where `keeps_reply` asked for it and it is complete
-  Message message;     // the same as a turn
+  std::string finish;                      // of the first choice: stop, length, tool_calls; or abort, error
+  Usage usage;                             // all choices together
+  std::string body;                        // the whole reply, where `keeps_reply` asked for it and it is complete
+  Message message;                         // the same as a turn
+  std::optional<SequenceRecord> sequence;  // of the first choice
 };
 
 struct AnswerSetup {
@@ -47,8 +48,9 @@ struct AnswerSetup {
   std::unique_ptr<ResponseEncoder> encoder;
   std::string (*error_body)(const RequestError& error, bool recipe_compatible) = nullptr;
   bool stream = false;
-  bool explains = false;     // sends the explain record
-  bool keeps_reply = false;  // fills AnswerOutcome::body and message
+  bool explains = false;         // sends the explain record
+  bool explains_tokens = false;  // a stream tells each token's id, text and whether it was a draft
+  bool keeps_reply = false;      // fills AnswerOutcome::body and message
   std::string tenant_salt;
   HttpFields fields;                                 // of the response
   std::function<void(const AnswerOutcome&)> on_end;  // once
@@ -64,6 +66,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   struct Mail {
     std::vector<TokenId> tokens;
     std::vector<PositionLogprobs> logprobs;
+    std::vector<bool> were_drafts;  // with explains_tokens
     std::optional<SequenceEnd> finished;
     std::optional<SequenceRecord> record;
     Status refused;
@@ -93,6 +96,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   void cancel_all();
   void end(int http_status, const std::string& finish, std::string reply = "");
   std::string explanation() const;
+  void tell_tokens(uint32_t choice_idx, const Mail& mail);
   void add_figures(const Choice& choice);
 
   AnswerSurroundings& around_;
@@ -102,6 +106,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
   ChatEvents events_;
   WireEvents wire_;
   std::string frames_;
+  Json::Array told_tokens_;  // since the last frames
   Message message_;
   int64_t begin_ns_ = 0;
   int64_t last_write_ns_ = 0;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/sha256.h"
@@ -22,6 +23,9 @@ struct ApiKey {
   int64_t requests_per_minute = 0, tokens_per_minute = 0, concurrency = 0, context_tokens = 0;
 };
 
+// The time taken depends on the lengths alone.
+bool equals_in_constant_time(std::string_view presented, std::string_view expected);
+
 class ApiKeys {
  public:
   ApiKeys() = default;  // no keys: everybody is let in as ""
@@ -29,6 +33,7 @@ class ApiKeys {
   static Result<ApiKeys> load(const std::string& path);
   static Result<ApiKeys> parse(std::string_view json);
 
+  void add(ApiKey key) { keys_.push_back(std::move(key)); }
   bool empty() const { return keys_.empty(); }
   // The key presented; nullptr when it is none of ours. The time taken does not depend on how much of it is right.
   const ApiKey* find(std::string_view presented) const;

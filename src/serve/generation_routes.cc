@@ -7,6 +7,7 @@
 #include "base/entropy.h"
 #include "protocol/error_body.h"
 #include "protocol/text_completions.h"
+#include "serve/image_sources.h"
 #include "serve/request_error_of.h"
 #include "serve/service_call.h"
 
@@ -42,7 +43,9 @@ bool has_instructions(const ResponseContext& response) {
 }  // namespace
 
 Result<std::string> Service::body_of(Call& call) {
-  return decoded_body(std::move(call.request), options_.request_limits.body_bytes_max);
+  auto body = decoded_body(std::move(call.request), options_.request_limits.body_bytes_max);
+  call.request.charge.release();
+  return body;
 }
 
 Refusal Service::check_key_context(const Call& call, const PreparedRequest& request) const {
@@ -51,6 +54,12 @@ Refusal Service::check_key_context(const Call& call, const PreparedRequest& requ
   if (!key || key->context_tokens == 0 || num_tokens <= key->context_tokens) return {};
   return request_error(400,
                        fmt::format("The prompt has {} tokens; this key allows {}.", num_tokens, key->context_tokens));
+}
+
+Refusal Service::read_images(const Call& call, Conversation& conversation) const {
+  if (!options_.fetches_images) return {};
+  return fetch_images(conversation, options_.image_fetch, options_.request_limits,
+                      {{"traceparent", call.ticket->trace().traceparent()}});
 }
 
 // Puts the turns of the response that this one continues before its own; instructions do not carry over.
@@ -75,6 +84,7 @@ Refusal Service::prepare_chat(Call& call, const std::string& body, AnswerSetup& 
   const Codec* codec = find_codec(call.route->codec);
   DecodedRequest decoded;
   if (Refusal refusal = codec->decode(body, decode_options_, decoded)) return refusal;
+  REFUSE_IF(read_images(call, decoded.chat.conversation));
   if (Refusal refusal = continue_stored(call, decoded, decoded.chat)) return refusal;
   const bool stores = codec->protocol == Protocol::kResponses && !asks_not_to_store(body);
   ResponseIdentity identity{.id = id_prefix(codec->protocol) + entropy_hex(12),
@@ -113,13 +123,15 @@ Refusal Service::prepare_text(Call& call, const std::string& body, AnswerSetup& 
                                   .created_s = clock_.unix_ns() / 1'000'000'000,
                                   .num_choices = text.chat.inference.n};
   std::vector<TokenId> tokens;
-  if (text.tokens) tokens = std::move(*text.tokens);
+  if (text.tokens) tokens = *text.tokens;
   else if (Refusal refusal = raw_prompt(text.prompt, text.suffix, tokens)) return refusal;
   if (tokens.empty()) return request_error(400, "expected a prompt with at least one token", "prompt");
   for (const TokenId id : tokens)
     if (id == inference_->config().image_token_id)
       return request_error(400, "image placeholders need an image; use /v1/chat/completions", "prompt");
-  setup.encoder = make_text_completions_encoder(text.response, identity);
+  std::string echo;
+  if (text.echo) echo = text.tokens ? inference_->preparer().tokenizer().decode(tokens) : text.prompt;
+  setup.encoder = make_text_completions_encoder(text.response, identity, std::move(echo));
   setup.stream = text.chat.stream;
   (void)call;
   return preparer.prepare_tokens(std::move(text.chat), std::move(tokens), setup.request);
@@ -147,7 +159,7 @@ Refusal Service::raw_prompt(const std::string& prompt, const std::optional<std::
 }
 
 void Service::run(std::shared_ptr<Call> call, Preparation prepare) {
-  const bool explains = !call->request.field("x-explain").empty();
+  const std::string explains(call->request.field("x-explain"));
   enqueue(call, [this, call, prepare, explains] {
     auto setup = std::make_shared<AnswerSetup>();
     Refusal refusal;
@@ -159,7 +171,8 @@ void Service::run(std::shared_ptr<Call> call, Preparation prepare) {
               ? request_error(413, "The body is larger than this server takes.")
               : request_error(body.status().code() == StatusCode::kUnimplemented ? 415 : 400, body.status().message());
     if (!refusal) refusal = check_key_context(*call, setup->request);
-    setup->explains = explains;
+    setup->explains = !explains.empty();
+    setup->explains_tokens = explains == "tokens";
     call->exchange->post([this, call, setup, refusal] {
       if (refusal) return refuse(*call, *refusal);
       if (call->exchange->is_open()) begin_answer(call, std::move(*setup));
@@ -171,12 +184,16 @@ void Service::begin_answer(const std::shared_ptr<Call>& call, AnswerSetup setup)
   const Codec* codec = call->route->codec ? find_codec(call->route->codec) : nullptr;
   setup.error_body = codec ? codec->error : &openai_error_body;
   setup.fields = call->ticket->fields();
+  call->ticket->begin_generation();
   setup.tenant_salt = call->ticket->owner() + '\0' + setup.request.chat.user;
   auto stored = std::move(setup.on_end);
   setup.on_end = [ticket = call->ticket, stored = std::move(stored)](const AnswerOutcome& outcome) {
     if (stored) stored(outcome);
-    ticket->end(outcome.http_status, outcome.finish, static_cast<int64_t>(outcome.usage.num_prompt_tokens),
-                static_cast<int64_t>(outcome.usage.num_output_tokens));
+    ticket->end(outcome.http_status, {.finish = outcome.finish,
+                                      .num_prompt_tokens = static_cast<int64_t>(outcome.usage.num_prompt_tokens),
+                                      .num_cached_tokens = static_cast<int64_t>(outcome.usage.num_cached_tokens),
+                                      .num_output_tokens = static_cast<int64_t>(outcome.usage.num_output_tokens),
+                                      .sequence = outcome.sequence});
   };
   std::make_shared<Answer>(*surroundings_, call->exchange, std::move(setup))->begin();
 }
@@ -192,6 +209,7 @@ void Service::count_tokens(std::shared_ptr<Call> call) {
     DecodedRequest decoded;
     if (!body.ok()) refusal = request_error_of(body.status());
     if (!refusal) refusal = find_codec("messages")->decode(*body, decode_options_, decoded);
+    if (!refusal) refusal = read_images(*call, decoded.chat.conversation);
     if (!refusal)
       refusal = inference_->preparer().count_tokens(decoded.chat.conversation, decoded.chat.version, num_tokens);
     call->exchange->post([this, call, refusal, num_tokens] {

@@ -62,11 +62,28 @@ Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Targ
     ASSIGN_OR_RETURN(StepProfile profile, profile_steps(*inference->engine_, shapes, clock));
     options.scheduler.profile = profile.curve;
   }
-  inference->loop_ = std::make_unique<StepLoop>(*inference->engine_, options, clock);
+  auto loop = std::make_unique<StepLoop>(*inference->engine_, options, clock);
+  inference->loop_ = loop.get();
+  inference->source_ = std::move(loop);
+  return inference;
+}
+
+Result<std::unique_ptr<Inference>> Inference::around(LoadedModel model, std::unique_ptr<TokenSource> source,
+                                                     const Target& target, int64_t context_max) {
+  std::unique_ptr<Inference> inference(new Inference);
+  inference->model_ = std::move(model);
+  ASSIGN_OR_RETURN(inference->preparer_, RequestPreparer::create(inference->model_, target, 1, context_max));
+  inference->source_ = std::move(source);
   return inference;
 }
 
 Status Inference::start() {
+  if (loop_) TRY(warm(*loop_));
+  source_->start();
+  return {};
+}
+
+Status Inference::warm(StepLoop& loop) {
   LoopRequest request;
   const int64_t num_prompt = std::min(kWarmPromptTokens, preparer_->context_max() - kWarmOutputTokens);
   for (int64_t i = 0; i < std::max<int64_t>(num_prompt, 1); ++i)
@@ -78,18 +95,15 @@ Status Inference::start() {
   request.sequence.use_prefix_cache = false;
   request.sampling.temperature = 0;
   Status refused;
-  ASSIGN_OR_RETURN([[maybe_unused]] const SequenceId id,
-                   loop_->submit(std::move(request), [&](const LoopUpdate& update) {
-                     if (!update.refused.ok()) refused = update.refused;
-                   }));
-  TRY(loop_->run_until_idle());
-  TRY(refused);
-  loop_->start();
-  return {};
+  ASSIGN_OR_RETURN([[maybe_unused]] const SequenceId id, loop.submit(std::move(request), [&](const LoopUpdate& update) {
+    if (!update.refused.ok()) refused = update.refused;
+  }));
+  TRY(loop.run_until_idle());
+  return refused;
 }
 
 void Inference::stop() {
-  if (loop_) loop_->stop();
+  if (source_) source_->stop();
 }
 
 }  // namespace deepinfer

@@ -31,24 +31,30 @@ class Inference {
   // Errors: of the engine (memory) and the tokenizer (missing control tokens).
   static Result<std::unique_ptr<Inference>> open(LoadedModel model, const Target& target, int num_threads,
                                                  const InferenceLimits& limits, const Clock& clock);
+  // The same around another source of tokens: no engine is opened, engine() must not be called.
+  static Result<std::unique_ptr<Inference>> around(LoadedModel model, std::unique_ptr<TokenSource> source,
+                                                   const Target& target, int64_t context_max);
   ~Inference();
 
   // Runs a prompt and some steps, so that the first request finds everything touched; then starts the loop's thread.
   Status start();
   void stop();
 
-  StepLoop& loop() { return *loop_; }
+  TokenSource& loop() { return *source_; }
+  const TokenSource& loop() const { return *source_; }
   RequestPreparer& preparer() { return *preparer_; }
   const Engine& engine() const { return *engine_; }
-  const ModelConfig& config() const { return engine_->config(); }
+  const ModelConfig& config() const { return model_.weights->config(); }
 
  private:
   Inference() = default;
+  Status warm(StepLoop& loop);
 
   LoadedModel model_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<RequestPreparer> preparer_;
-  std::unique_ptr<StepLoop> loop_;
+  std::unique_ptr<TokenSource> source_;
+  StepLoop* loop_ = nullptr;  // what source_ is, where the engine is ours
 };
 
 }  // namespace deepinfer

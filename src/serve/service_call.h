@@ -15,15 +15,17 @@ struct Service::Call {
   std::shared_ptr<RequestTicket> ticket;
   const Route* route = nullptr;
   std::string rest;  // of the path, behind a route that ends in '/'
+  bool is_admin_port = false;
 };
 
 struct Service::Route {
   const char* method;
   const char* path;  // one that ends in '/' takes what follows as `rest`
   Handler handler;
-  const char* codec = nullptr;  // whose protocol it speaks
-  bool open = false;            // needs no key
-  bool is_admin = false;        // on the admin port too
+  const char* codec = nullptr;      // whose protocol it speaks
+  bool open = false;                // needs no key
+  bool is_admin = false;            // on the admin port too
+  const char* operation = nullptr;  // its name in the OpenAPI document; null: not in there
 };
 
 }  // namespace deepinfer

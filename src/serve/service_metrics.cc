@@ -58,6 +58,7 @@ void append_loop(Page& page, const StepLoopSnapshot& loop) {
   page.one("deepinfer_prompt_rows_total", "counter", "Rows of prompts computed.", loop.num_prompt_rows);
   page.one("deepinfer_decode_rows_total", "counter", "Rows of decoding computed, drafts included.",
            loop.num_decode_rows);
+  page.one("deepinfer_output_tokens_total", "counter", "Tokens made, of running requests too.", loop.num_output_tokens);
   page.one("deepinfer_engine_busy_seconds_total", "counter", "Time inside engine calls.",
            static_cast<double>(loop.busy_ns) * 1e-9);
   page.one("deepinfer_last_step_seconds", "gauge", "Duration of the last step.",

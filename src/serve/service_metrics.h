@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "net/http_server.h"
-#include "serve/step_loop.h"
+#include "serve/token_source.h"
 
 namespace deepinfer {
 

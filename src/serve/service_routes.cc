@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "serve/console_files.h"
+#include "serve/openapi.h"
 #include "serve/request_error_of.h"
 #include "serve/service_call.h"
 
@@ -39,6 +40,21 @@ void Service::ready(std::shared_ptr<Call> call) {
 void Service::metrics(std::shared_ptr<Call> call) {
   call->ticket->reply(*call->exchange, 200, metrics_.text(snapshot(), server_->counts()),
                       "text/plain; version=0.0.4; charset=utf-8");
+}
+
+void Service::openapi(std::shared_ptr<Call> call) {
+  std::vector<ApiOperation> operations;
+  for (const Route& route : routes())
+    if (route.operation) operations.push_back({route.method, route.path, route.operation, route.open, route.codec});
+  call->ticket->reply(*call->exchange, 200,
+                      to_json(openapi_document(operations, options_.version, options_.served_names)));
+}
+
+// Everybody's for the admin port and where there are no keys; a key sees its own.
+void Service::recent_requests(std::shared_ptr<Call> call) {
+  const bool sees_all = call->is_admin_port || !call->ticket->key();
+  call->ticket->reply(*call->exchange, 200,
+                      to_json(history_.list(call->ticket->owner(), sees_all, clock_.monotonic_ns())));
 }
 
 // OpenAI's members and Anthropic's in one object: the clients of both read theirs.

@@ -22,6 +22,7 @@
 #include "scheduler/scheduler.h"
 #include "serve/loop_request.h"
 #include "serve/sequence_masks.h"
+#include "serve/token_source.h"
 
 namespace deepinfer {
 
@@ -33,29 +34,16 @@ struct StepLoopOptions {
   bool checks_invariants = false;  // every step; tests
 };
 
-// Counters for metrics; a copy of one moment.
-struct StepLoopSnapshot {
-  int64_t num_waiting = 0, num_running = 0;
-  int64_t num_steps = 0, num_prompt_rows = 0, num_decode_rows = 0, num_output_tokens = 0;
-  int64_t num_verified_drafts = 0, num_accepted_drafts = 0;
-  int64_t num_wasted_rows = 0;       // of sequences that had ended
-  int64_t num_draft_pauses = 0;      // drafting was switched off: hardly a draft stood
-  int64_t busy_ns = 0, idle_ns = 0;  // of the engine's thread: in steps, and between them
-  int64_t last_step_ns = 0, last_predicted_ns = 0;
-  int64_t num_blocks = 0, num_free_blocks = 0, num_cached_blocks = 0;
-  PrefixCacheStats cache;
-};
-
-class StepLoop {
+class StepLoop final : public TokenSource {
  public:
   // The engine and the clock outlive the loop.
   StepLoop(Engine& engine, const StepLoopOptions& options, const Clock& clock);
-  ~StepLoop();
+  ~StepLoop() override;
 
   // Hands a request in. Errors: resource_exhausted when the inbox is full, unavailable after stop(). Whether the
   // scheduler takes it is told by the first update (`refused`).
-  Result<SequenceId> submit(LoopRequest request, OnLoopUpdate on_update);
-  void cancel(SequenceId id);
+  Result<SequenceId> submit(LoopRequest request, OnLoopUpdate on_update) override;
+  void cancel(SequenceId id) override;
 
   // Plans and launches a step, and collects one: the step before, or the same one where nothing stays under way. On the
   // calling thread; false when there was nothing to run and nothing is under way.
@@ -63,11 +51,11 @@ class StepLoop {
   // Steps until nothing is left (offline use).
   Status run_until_idle();
 
-  void start();  // own thread
-  void stop();   // ends the thread; running sequences end as cancelled
-  StepLoopSnapshot snapshot() const;
+  void start() override;
+  void stop() override;
+  StepLoopSnapshot snapshot() const override;
   // Set when a step failed as a whole: the engine is not usable any more, the loop has ended.
-  Status failure() const;
+  Status failure() const override;
 
  private:
   struct Live {

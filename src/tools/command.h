@@ -18,6 +18,14 @@ struct Allowed {
   T least, most;
 };
 
+// An option as shells complete it.
+struct OptionSummary {
+  std::string name;  // "--model"; empty for a positional
+  bool takes_value = true;
+  std::vector<std::string> choices;  // empty: anything, a file name for instance
+  std::string text;
+};
+
 // Options of one subcommand, bound to variables that outlive the run. A help text states unit and default.
 class OptionSet {
  public:
@@ -34,9 +42,13 @@ class OptionSet {
   void positional(const std::string& name, std::vector<std::string>& values, const std::string& text);
 
   explicit OptionSet(void* app) : app_(app) {}  // for command_line.cc, which alone sees the option library
+  const std::vector<OptionSummary>& summaries() const { return summaries_; }
 
  private:
+  void note(const std::string& name, const std::string& text, bool takes_value = true,
+            std::vector<std::string> choices = {});
   void* app_;
+  std::vector<OptionSummary> summaries_;
 };
 
 struct Command {
@@ -53,6 +65,9 @@ std::vector<Command> all_commands();
 // Parses argv, reads --config, runs one command. Returns the exit status: 1 also when standard output took less than
 // all results.
 int run_command_line(int argc, char** argv, const std::vector<Command>& commands);
+
+// What a command takes, without running it.
+std::vector<OptionSummary> options_of(const Command& command);
 
 // Prints a failed status as "deepinfer: message" and gives exit status 1; 0 when ok; 130 after Ctrl-C.
 int exit_status(const Status& status);

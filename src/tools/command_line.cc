@@ -36,36 +36,58 @@ CLI::Validator within(Allowed<T> allowed) {
 }
 }  // namespace
 
+void OptionSet::note(const std::string& name, const std::string& text, bool takes_value,
+                     std::vector<std::string> choices) {
+  summaries_.push_back({name.starts_with("--") ? name : "", takes_value, std::move(choices), text});
+}
+
 void OptionSet::flag(const std::string& name, bool& value, const std::string& text) {
   app_of(app_)->add_flag(name, value, text);
+  note(name, text, false);
 }
 void OptionSet::add(const std::string& name, std::string& value, const std::string& text) {
   app_of(app_)->add_option(name, value, text);
+  note(name, text);
 }
 void OptionSet::add(const std::string& name, int64_t& value, const std::string& text) {
   app_of(app_)->add_option(name, value, text);
+  note(name, text);
 }
 void OptionSet::add(const std::string& name, double& value, const std::string& text) {
   app_of(app_)->add_option(name, value, text);
+  note(name, text);
 }
 void OptionSet::add(const std::string& name, int64_t& value, Allowed<int64_t> allowed, const std::string& text) {
   app_of(app_)->add_option(name, value, text)->check(within(allowed));
+  note(name, text);
 }
 void OptionSet::add(const std::string& name, double& value, Allowed<double> allowed, const std::string& text) {
   app_of(app_)->add_option(name, value, text)->check(within(allowed));
+  note(name, text);
 }
 void OptionSet::add(const std::string& name, std::vector<std::string>& values, const std::string& text) {
   app_of(app_)->add_option(name, values, text)->allow_extra_args(false);
+  note(name, text);
 }
 void OptionSet::choice(const std::string& name, std::string& value, const std::vector<std::string>& allowed,
                        const std::string& text) {
   app_of(app_)->add_option(name, value, text)->check(CLI::IsMember(allowed));
+  note(name, text, true, allowed);
 }
 void OptionSet::positional(const std::string& name, std::string& value, const std::string& text, bool required) {
   app_of(app_)->add_option(name, value, text)->required(required);
+  note(name, text);
 }
 void OptionSet::positional(const std::string& name, std::vector<std::string>& values, const std::string& text) {
   app_of(app_)->add_option(name, values, text);
+  note(name, text);
+}
+
+std::vector<OptionSummary> options_of(const Command& command) {
+  CLI::App app;
+  OptionSet options(&app);
+  if (command.declare) command.declare(options);
+  return options.summaries();
 }
 
 namespace {

@@ -6,6 +6,7 @@ namespace deepinfer {
 
 Command bench_command();
 Command chat_command();
+Command completion_command();
 Command decode_command();
 Command doctor_command();
 Command encode_command();
@@ -18,8 +19,9 @@ Command tokenize_command();
 
 std::vector<Command> all_commands() {
   return {
-      serve_command(),  chat_command(),    generate_command(), encode_command(), decode_command(),  tokenize_command(),
-      logits_command(), inspect_command(), doctor_command(),   bench_command(),  grammar_command(),
+      serve_command(),  chat_command(),     generate_command(), encode_command(),
+      decode_command(), tokenize_command(), logits_command(),   inspect_command(),
+      doctor_command(), bench_command(),    grammar_command(),  completion_command(),
   };
 }
 

@@ -5,14 +5,17 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/sha256.h"
+#include "serve/options.h"
 #include "serve/service.h"
 #include "tools/command.h"
 #include "tools/engine_target.h"
@@ -26,12 +29,13 @@ namespace {
 struct ServeArguments {
   ModelOptions model;
   std::string host = "127.0.0.1", api_keys, log = "human";
-  std::vector<std::string> served_names;
+  std::string tls_cert, tls_key, otlp_endpoint;
+  std::vector<std::string> served_names, cors_origins;
   int64_t port = 8000, admin_port = -1;
   int64_t concurrency = 16, queue = 1024, context = 0, kv_tokens = 0, http_threads = 1, connections = 4096;
-  int64_t body_mib = 100, store_mib = 64, store_minutes = 60, drain_s = 60;
+  int64_t body_mib = 100, bodies_mib = 1024, store_mib = 64, store_minutes = 60, drain_s = 60;
   std::string draft = "on";
-  bool no_auth = false, no_console = false;
+  bool no_auth = false, no_console = false, image_urls = false;
 };
 
 constexpr const char* kReleasedName = "DeepSeek-V4.1-Flash";
@@ -50,6 +54,22 @@ std::vector<std::string> served_names(const ServeArguments& arguments) {
 std::string fingerprint(const std::string& model) {
   const std::string text = version_text() + model;
   return "fp_" + to_hex(sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()})).substr(0, 16);
+}
+
+// Of the file and of the environment.
+Result<ApiKeys> load_keys(const ServeArguments& arguments) {
+  ApiKeys keys;
+  if (!arguments.api_keys.empty()) { ASSIGN_OR_RETURN(keys, ApiKeys::load(arguments.api_keys)); }
+  if (std::optional<ApiKey> key = api_key_of_environment()) keys.add(std::move(*key));
+  return keys;
+}
+
+// SIGHUP. What cannot be read leaves the service as it was.
+void reload(const ServeArguments& arguments, Service& service) {
+  auto keys = load_keys(arguments);
+  const Status status = keys.ok() ? service.reload(std::move(*keys)) : keys.status();
+  if (status.ok()) log_line(LogLevel::kInfo, "keys and certificates read again");
+  else log_line(LogLevel::kError, "keys and certificates stay as they were", {{"reason", status.message()}});
 }
 
 Result<ServiceOptions> service_options(const ServeArguments& arguments) {
@@ -75,7 +95,16 @@ Result<ServiceOptions> service_options(const ServeArguments& arguments) {
   options.request_limits.body_bytes_max = static_cast<size_t>(arguments.body_mib) << 20;
   options.store_bytes_max = static_cast<size_t>(arguments.store_mib) << 20;
   options.store_ttl_ns = arguments.store_minutes * 60'000'000'000;
-  if (!arguments.api_keys.empty()) { ASSIGN_OR_RETURN(options.keys, ApiKeys::load(arguments.api_keys)); }
+  options.http.all_body_bytes_max = arguments.bodies_mib << 20;
+  options.cors_origins = arguments.cors_origins;
+  options.otlp_endpoint = arguments.otlp_endpoint;
+  options.version = version_text().substr(0, version_text().find('\n'));
+  options.fetches_images = arguments.image_urls;
+  if (arguments.tls_cert.empty() != arguments.tls_key.empty())
+    return invalid_argument("--tls-cert and --tls-key are given together");
+  if (!arguments.tls_cert.empty()) options.http.tls = TlsFiles{arguments.tls_cert, arguments.tls_key};
+  ASSIGN_OR_RETURN(options.keys, load_keys(arguments));
+  options.admin_key = admin_key_of_environment();
   return options;
 }
 
@@ -93,6 +122,7 @@ Status check_ranges(const ServeArguments& a) {
   TRY(outside("--http-threads", a.http_threads, 1, 64));
   TRY(outside("--max-connections", a.connections, 1, 1'000'000));
   TRY(outside("--max-body-mib", a.body_mib, 1, 1024));
+  TRY(outside("--max-bodies-mib", a.bodies_mib, a.body_mib, 1 << 20));
   TRY(outside("--store-mib", a.store_mib, 0, 1 << 16));
   TRY(outside("--store-minutes", a.store_minutes, 0, 1 << 20));
   return outside("--drain-seconds", a.drain_s, 0, 86'400);
@@ -107,7 +137,9 @@ void raise_descriptor_limit() {
 }
 
 void announce(const ServeArguments& arguments, const Service& service, const std::string& name, double seconds) {
-  const std::string url = fmt::format("http://{}:{}", arguments.host, service.port());
+  const bool is_secure = !arguments.tls_cert.empty();
+  const std::string host = arguments.host.find(':') == std::string::npos ? arguments.host : "[" + arguments.host + "]";
+  const std::string url = fmt::format("{}://{}:{}", is_secure ? "https" : "http", host, service.port());
   const Inference& inference = service.inference();
   log_line(LogLevel::kInfo, "serving",
            {{"model", name},
@@ -117,18 +149,25 @@ void announce(const ServeArguments& arguments, const Service& service, const std
             {"concurrency", inference.engine().options().lanes_max},
             {"kv_blocks", inference.engine().options().blocks_max},
             {"admin_port", service.admin_port()}});
+  // Not printed by {fmt}, for which a log on a full disk would be an exception.
   if (arguments.log == "human")
-    fmt::print(stderr,
-               "try: curl {}/v1/chat/completions -H 'Content-Type: application/json' -d '{{\"model\":\"{}\","
-               "\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"stream\":true}}'\n",
-               url, name);
+    std::fputs(
+        fmt::format("try: curl {}{}/v1/chat/completions{} -H 'Content-Type: application/json' -d '{{\"model\":\"{}\","
+                    "\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"stream\":true}}'\n",
+                    is_secure ? "--cacert " + arguments.tls_cert + " " : "", url,
+                    arguments.api_keys.empty() ? "" : " -H \"Authorization: Bearer $KEY\"", name)
+            .c_str(),
+        stderr);
   fmt::print("ready {}\n", url);
   std::fflush(stdout);
 }
 
 // Until a signal, a drain by the admin port, or an engine that broke.
 Status run_until_stopped(const ServeArguments& arguments, Service& service, StopSignals& signals) {
-  while (!signals.wait(200) && !service.is_draining()) TRY(service.failure());
+  while (!signals.wait(200) && !service.is_draining()) {
+    if (signals.take_reload()) reload(arguments, service);
+    TRY(service.failure());
+  }
   log_line(LogLevel::kInfo, "draining", {{"running", service.snapshot().num_running}});
   service.drain();
   const SystemClock clock;
@@ -159,8 +198,13 @@ void declare(OptionSet& options, ServeArguments& a) {
   declare_model_options(options, a.model);
   options.add("--host", a.host, "IP address to listen on (default 127.0.0.1); others need --api-keys or --no-auth");
   options.add("--port", a.port, "TCP port; 0 = any free one (default 8000)");
-  options.add("--admin-port", a.admin_port, "second port for metrics, health and drain; -1 = none (default)");
-  options.add("--api-keys", a.api_keys, "JSON file with names, SHA-256 digests and limits of the keys that are let in");
+  options.add("--admin-port", a.admin_port, "second port for metrics, health, requests and drain; -1 = none (default)");
+  options.add(
+      "--api-keys", a.api_keys,
+      "JSON file with names, SHA-256 digests and limits of the keys that are let in; a key in the environment's "
+      "DEEPINFER_API_KEY is let in too");
+  options.add("--tls-cert", a.tls_cert, "certificates in PEM form; SIGHUP reads them and the keys again");
+  options.add("--tls-key", a.tls_key, "the certificate's private key in PEM form");
   options.flag("--no-auth", a.no_auth, "listen beyond this machine without keys");
   options.add("--served-name", a.served_names, "name that clients use for the model; may repeat (default: its folder)");
   options.add("--max-concurrency", a.concurrency, "sequences running at once (default 16)");
@@ -172,6 +216,11 @@ void declare(OptionSet& options, ServeArguments& a) {
   options.add("--http-threads", a.http_threads, "event threads (default 1)");
   options.add("--max-connections", a.connections, "open connections (default 4096)");
   options.add("--max-body-mib", a.body_mib, "largest request body in MiB, also after inflating (default 100)");
+  options.add("--max-bodies-mib", a.bodies_mib, "all request bodies together in MiB; beyond it 503 (default 1024)");
+  options.flag("--image-urls", a.image_urls, "read images by http(s) address, from public addresses only");
+  options.add("--cors-origin", a.cors_origins,
+              "pages of this origin (https://...) may use the service; may repeat (default none)");
+  options.add("--otlp-endpoint", a.otlp_endpoint, "collector that takes spans by OTLP/HTTP, http://127.0.0.1:4318");
   options.add("--store-mib", a.store_mib, "memory for stored responses in MiB (default 64)");
   options.add("--store-minutes", a.store_minutes, "how long a response is stored, in minutes (default 60)");
   options.add("--drain-seconds", a.drain_s, "how long running requests may go on after SIGTERM (default 60)");

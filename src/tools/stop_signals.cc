@@ -19,6 +19,7 @@ struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<int> first{0};
+  std::atomic<bool> reload{false};
 };
 
 Shared& shared() {
@@ -26,16 +27,24 @@ Shared& shared() {
   return instance;
 }
 
-void take_signals() {
+sigset_t our_signals() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+void take_signals() {
+  const sigset_t set = our_signals();
   for (;;) {
     int signal = 0;
     if (sigwait(&set, &signal) != 0) continue;
-    if (shared().first != 0) _exit(128 + signal);
-    shared().first = signal;
+    if (signal == SIGHUP) {
+      shared().reload = true;
+    } else {
+      if (shared().first != 0) _exit(128 + signal);
+      shared().first = signal;
+    }
     const std::lock_guard lock(shared().mutex);
     shared().changed.notify_all();
   }
@@ -44,10 +53,7 @@ void take_signals() {
 }  // namespace
 
 StopSignals::StopSignals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
+  const sigset_t set = our_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);  // inherited by every thread made from here on
   ::signal(SIGPIPE, SIG_IGN);
   std::thread(take_signals).detach();
@@ -55,8 +61,12 @@ StopSignals::StopSignals() {
 
 bool StopSignals::wait(int64_t milliseconds) {
   std::unique_lock lock(shared().mutex);
-  return shared().changed.wait_for(lock, std::chrono::milliseconds(milliseconds), [] { return shared().first != 0; });
+  shared().changed.wait_for(lock, std::chrono::milliseconds(milliseconds),
+                            [] { return shared().first != 0 || shared().reload; });
+  return shared().first != 0;
 }
+
+bool StopSignals::take_reload() { return shared().reload.exchange(false); }
 
 int StopSignals::signal() const { return shared().first; }
 

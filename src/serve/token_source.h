@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What the HTTP side needs of the side that makes tokens, and nothing else: requests go in, updates come out. The step
+// loop is one; a bench of the HTTP side alone brings another that costs nothing (serve_bench.cc). Thread: any.
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "kv/prefix_cache.h"
+#include "serve/loop_request.h"
+
+namespace deepinfer {
+
+// Counters for metrics; a copy of one moment.
+struct StepLoopSnapshot {
+  int64_t num_waiting = 0, num_running = 0;
+  int64_t num_steps = 0, num_prompt_rows = 0, num_decode_rows = 0, num_output_tokens = 0;
+  int64_t num_verified_drafts = 0, num_accepted_drafts = 0;
+  int64_t num_wasted_rows = 0;       // of sequences that had ended
+  int64_t num_draft_pauses = 0;      // drafting was switched off: hardly a draft stood
+  int64_t busy_ns = 0, idle_ns = 0;  // of the engine's thread: in steps, and between them
+  int64_t last_step_ns = 0, last_predicted_ns = 0;
+  int64_t num_blocks = 0, num_free_blocks = 0, num_cached_blocks = 0;
+  PrefixCacheStats cache;
+};
+
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+  // Hands a request in. Errors: resource_exhausted when there is no room, unavailable after stop(). Whether it is taken
+  // is told by the first update (`refused`).
+  virtual Result<SequenceId> submit(LoopRequest request, OnLoopUpdate on_update) = 0;
+  virtual void cancel(SequenceId id) = 0;
+  virtual void start() = 0;  // own thread
+  virtual void stop() = 0;   // ends the thread; running sequences end as cancelled
+  virtual StepLoopSnapshot snapshot() const = 0;
+  virtual Status failure() const = 0;  // set when it is not usable any more
+};
+
+}  // namespace deepinfer
