@@ -1,5 +1,5 @@
 # Two commands matter: `make demo` (install, build, run the main job) and `make test` (build, run every test).
-# The rest: build, bundle, check, asan, fuzz, format, install, deb, test-long, clean.
+# The rest: build, bundle, check, asan, fuzz, crash, test-rados, format, install, deb, test-long, clean.
 PRESET ?= release
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
@@ -7,7 +7,7 @@ PROGRAM := build/release/bin/deepinfer
 DEEPINFER_ACCELERATOR ?= cpu
 PREFIX ?= /usr/local
 
-.PHONY: demo test test-long build bundle check asan tsan fuzz format install deb clean packages test-packages lint-packages
+.PHONY: demo test test-long build bundle check asan tsan fuzz crash test-rados format install deb clean packages test-packages lint-packages
 
 demo: build
 	scripts/demo $(PROGRAM)
@@ -43,6 +43,17 @@ asan tsan: test-packages
 
 fuzz: lint-packages test-packages
 	scripts/fuzz
+
+# The store is killed at five hundred points of a write workload and must have kept what it acknowledged.
+crash: test-packages
+	cmake --preset release > /dev/null
+	cmake --build build/release -j $(JOBS) --target store_test
+	build/release/bin/store_test --gtest_also_run_disabled_tests --gtest_filter='StoreCrash.DISABLED_*'
+
+# The conformance suite and a stopped device on a real Ceph cluster of twelve OSDs on this machine.
+test-rados: build
+	scripts/install_packages ceph
+	scripts/test_rados $(PROGRAM)
 
 format: lint-packages
 	find src cmake -name '*.cc' -o -name '*.h' | xargs clang-format-14 -i

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "store/bulk_crc32c.h"
 #include "store/byte_fields.h"
-#include "store/crc32c.h"
 #include "store/store_recovery.h"
 
 namespace deepinfer {
@@ -74,8 +74,8 @@ std::vector<uint8_t> encode_checkpoint(const Checkpoint& checkpoint) {
   head.put(kMagic);
   head.put(kStoreLayout);
   head.put(static_cast<uint64_t>(payload));
-  head.put(crc32c(std::span<const uint8_t>(out).subspan(static_cast<size_t>(kPageBytes), payload)));
-  head.put(crc32c(std::span<const uint8_t>(out).first(head.position())));
+  head.put(bulk_crc32c(std::span<const uint8_t>(out).subspan(static_cast<size_t>(kPageBytes), payload)));
+  head.put(bulk_crc32c(std::span<const uint8_t>(out).first(head.position())));
   return out;
 }
 
@@ -87,10 +87,12 @@ Result<Checkpoint> decode_checkpoint(std::span<const uint8_t> bytes) {
   const uint64_t payload = head.get<uint64_t>();
   const uint32_t payload_crc = head.get<uint32_t>();
   const size_t head_bytes = head.position();
-  if (head.get<uint32_t>() != crc32c(bytes.first(head_bytes))) return corruption("checkpoint: checksum of its head");
+  if (head.get<uint32_t>() != bulk_crc32c(bytes.first(head_bytes)))
+    return corruption("checkpoint: checksum of its head");
   if (layout != kStoreLayout) return unimplemented("checkpoint: another layout");
   const auto body = bytes.subspan(static_cast<size_t>(kPageBytes));
-  if (payload > body.size() || crc32c(body.first(payload)) != payload_crc) return corruption("checkpoint: checksum");
+  if (payload > body.size() || bulk_crc32c(body.first(payload)) != payload_crc)
+    return corruption("checkpoint: checksum");
   FieldReader in(body.first(payload));
   Checkpoint checkpoint;
   ASSIGN_OR_RETURN(const uint64_t num_segments, read_count(in, kSegmentBytes));

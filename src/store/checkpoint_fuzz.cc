@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/fuzz.h"
+#include "store/bulk_crc32c.h"
 #include "store/byte_fields.h"
-#include "store/crc32c.h"
 #include "store/store_recovery.h"
 
 namespace deepinfer {
@@ -19,8 +19,8 @@ int fuzz_checkpoint(const uint8_t* data, size_t size) {
   head.put(uint64_t{0x31544b5043525453});
   head.put(kStoreLayout);
   head.put(static_cast<uint64_t>(size));
-  head.put(crc32c({data, size}));
-  head.put(crc32c(std::span<const uint8_t>(bytes).first(head.position())));
+  head.put(bulk_crc32c({data, size}));
+  head.put(bulk_crc32c(std::span<const uint8_t>(bytes).first(head.position())));
   const auto checkpoint = decode_checkpoint(bytes);
   if (!checkpoint.ok()) return 0;
   const auto again = encode_checkpoint(checkpoint.value());

@@ -23,6 +23,7 @@ struct DeviceReply {
   PageBuffer buffer;        // what was given; of a read, filled up to `num_bytes`. Empty after a cancelled read
   int64_t num_bytes = 0;    // less than asked for at the end of a segment
   int64_t queue_depth = 0;  // operations waiting at the device when it answered
+  bool cancelled = false;   // taken back before the device answered: says nothing about the device
 };
 using DeviceDone = std::function<void(DeviceReply reply)>;
 

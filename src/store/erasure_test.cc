@@ -6,8 +6,9 @@
 #include <bit>
 #include <cstring>
 
+#include "base/crc32c.h"
 #include "base/philox.h"
-#include "store/crc32c.h"
+#include "store/bulk_crc32c.h"
 
 namespace deepinfer {
 namespace {
@@ -46,11 +47,15 @@ void expect_rebuilds(const ErasureCode& code, const Shards& shards, uint32_t pre
 
 }  // namespace
 
-TEST(Crc32c, MatchesThePublishedCheckValue) {  // RFC 3720 B.4 and the "check" of the Rocksoft model
-  EXPECT_EQ(crc32c({reinterpret_cast<const uint8_t*>("123456789"), 9}), 0xE3069283u);
+TEST(BulkCrc32c, MatchesThePublishedCheckValueAndTheOneOfBase) {  // RFC 3720 B.4 and the "check" of the Rocksoft model
+  EXPECT_EQ(bulk_crc32c({reinterpret_cast<const uint8_t*>("123456789"), 9}), 0xE3069283u);
+  for (size_t n = 0; n < 300; ++n) {
+    const std::vector<uint8_t> bytes(n, static_cast<uint8_t>(n * 7 + 1));
+    EXPECT_EQ(bulk_crc32c(bytes), crc32c(bytes));
+  }
   const std::vector<uint8_t> zeros(32, 0), ones(32, 0xff);
-  EXPECT_EQ(crc32c(zeros), 0x8A9136AAu);
-  EXPECT_EQ(crc32c(ones), 0x62A8AB43u);
+  EXPECT_EQ(bulk_crc32c(zeros), 0x8A9136AAu);
+  EXPECT_EQ(bulk_crc32c(ones), 0x62A8AB43u);
 }
 
 TEST(ErasureCode, AnyTwoLostShardsOfTwelveComeBack) {

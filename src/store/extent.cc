@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/sha256.h"
+#include "store/bulk_crc32c.h"
 #include "store/byte_fields.h"
-#include "store/crc32c.h"
 
 namespace deepinfer {
 namespace {
@@ -79,14 +79,14 @@ void encode_row_header(const RowHeader& h, std::span<uint8_t> page) {
     out.put(block.part_crc);
     out.put_bytes(block.cipher_tag);
   }
-  FieldWriter(page.subspan(kCrcAt)).put(crc32c(page.first(kCrcAt)));
+  FieldWriter(page.subspan(kCrcAt)).put(bulk_crc32c(page.first(kCrcAt)));
 }
 
 Result<RowHeader> decode_row_header(std::span<const uint8_t> page) {
   if (page.size() != static_cast<size_t>(kPageBytes)) return corruption("row header: cut short");
   FieldReader in(page);
   if (in.get<uint64_t>() != kMagic) return not_found("no row header here");
-  if (FieldReader(page.subspan(kCrcAt)).get<uint32_t>() != crc32c(page.first(kCrcAt)))
+  if (FieldReader(page.subspan(kCrcAt)).get<uint32_t>() != bulk_crc32c(page.first(kCrcAt)))
     return corruption("row header: checksum");
   if (const uint32_t layout = in.get<uint32_t>(); layout != kStoreLayout)
     return unimplemented(fmt::format("row header: layout {}, this program reads {}", layout, kStoreLayout));

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "store/crc32c.h"
+#include "store/bulk_crc32c.h"
 #include "store/extent_io.h"
 #include "store/reply_box.h"
 
@@ -51,7 +51,7 @@ RowVerdict check_row(const ExtentRead& read, const ErasureCode& code, int shard,
   if (matching == 0) return RowVerdict::kOtherBlocks;
   if (reply.num_bytes < kPageBytes + matching * part) return RowVerdict::kDamaged;
   for (int64_t b = 0; b < matching; ++b)
-    if (crc32c(reply.buffer.bytes(kPageBytes + b * part, part)) != header.blocks[static_cast<size_t>(b)].part_crc)
+    if (bulk_crc32c(reply.buffer.bytes(kPageBytes + b * part, part)) != header.blocks[static_cast<size_t>(b)].part_crc)
       return RowVerdict::kDamaged;
   num_usable = std::min(num_usable, matching);
   return RowVerdict::kGood;
@@ -92,10 +92,13 @@ class Reading {
   // The late spare, or the end of patience.
   void check_time(int64_t now_ns, const std::shared_ptr<ReplyBox>& box) {
     if (done_) return;
-    if (now_ns - begin_ns_ >= io_.read_timeout_ns) {
+    const int64_t age_ns = now_ns - begin_ns_;
+    if (age_ns >= io_.read_timeout_ns) {
       result_.silent_shards |= outstanding_;
       finish_short();
-    } else if (may_hedge() && now_ns - begin_ns_ >= plan_.hedge_after_ns) {
+    } else if (!plan_.spares.empty() && age_ns >= last_resort_ns()) {
+      while (!plan_.spares.empty()) ask_spare(box);  // whatever the budget: the read would fail
+    } else if (may_hedge() && age_ns >= plan_.hedge_after_ns) {
       hedge_decided_ = true;
       if (!io_.hedge.may_hedge_late()) return;
       result_.hedged_late = true;
@@ -103,13 +106,20 @@ class Reading {
     }
   }
   int64_t next_deadline_ns() const {
-    return begin_ns_ + (may_hedge() ? std::min(plan_.hedge_after_ns, io_.read_timeout_ns) : io_.read_timeout_ns);
+    if (may_hedge()) return begin_ns_ + std::min({plan_.hedge_after_ns, last_resort_ns(), io_.read_timeout_ns});
+    if (!plan_.spares.empty()) return begin_ns_ + std::min(last_resort_ns(), io_.read_timeout_ns);
+    return begin_ns_ + io_.read_timeout_ns;
   }
 
   bool done() const { return done_; }
   ExtentReadResult take_result() { return std::move(result_); }
 
  private:
+  // When everyone who is left is asked.
+  int64_t last_resort_ns() const {
+    constexpr int64_t kShortestNs = 20'000'000;
+    return std::min(std::max(4 * plan_.hedge_after_ns, kShortestNs), io_.read_timeout_ns / 4);
+  }
   bool may_hedge() const { return !hedge_decided_ && !plan_.spares.empty(); }
   int num_good() const { return static_cast<int>(rows_.size()); }
 
@@ -126,7 +136,9 @@ class Reading {
       const StatusCode code = reply.status.code();
       const bool failed = code != StatusCode::kOk && code != StatusCode::kNotFound && code != StatusCode::kCorruption;
       hedge.finished(device, clock.monotonic_ns() - begin_ns, reply.queue_depth,
-                     failed ? HedgePolicy::Outcome::kFailed : HedgePolicy::Outcome::kAnswered);
+                     reply.cancelled ? HedgePolicy::Outcome::kCancelled
+                     : failed        ? HedgePolicy::Outcome::kFailed
+                                     : HedgePolicy::Outcome::kAnswered);
       box->put({number, shard, std::move(reply)});
     };
     operations_[static_cast<size_t>(shard)] = io_.devices[static_cast<size_t>(device)]->read(
@@ -204,7 +216,7 @@ class Reading {
     const RowHeader& header = rows_.front().second.header;
     const size_t block = read_.record.block_bytes;
     for (int64_t b = 0; b < num_usable_; ++b) {
-      if (crc32c(read_.out.subspan(static_cast<size_t>(b) * block, block)) ==
+      if (bulk_crc32c(read_.out.subspan(static_cast<size_t>(b) * block, block)) ==
           header.blocks[static_cast<size_t>(b)].block_crc)
         continue;
       result_.num_blocks = b;
@@ -245,7 +257,7 @@ bool row_is_whole(const ErasureCode& code, const ExtentRecord& record, int shard
   if (!header.ok() || header.value().shard != shard || record_of(header.value()) != record) return false;
   const int64_t part = part_bytes_of(record.block_bytes, code.num_data_shards());
   for (int64_t b = 0; b < record.num_blocks; ++b)
-    if (crc32c(row.bytes(kPageBytes + b * part, part)) != header.value().blocks[static_cast<size_t>(b)].part_crc)
+    if (bulk_crc32c(row.bytes(kPageBytes + b * part, part)) != header.value().blocks[static_cast<size_t>(b)].part_crc)
       return false;
   return true;
 }

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "store/crc32c.h"
+#include "store/bulk_crc32c.h"
 #include "store/extent_io.h"
 
 namespace deepinfer {
@@ -45,13 +45,13 @@ std::vector<PageBuffer> encode_rows(const ErasureCode& code, RowHeader& header, 
   code.encode(data, parity, n * part);
   for (int64_t b = 0; b < n; ++b)
     header.blocks[static_cast<size_t>(b)].block_crc =
-        crc32c(blocks.subspan(static_cast<size_t>(b * block_bytes), static_cast<size_t>(block_bytes)));
+        bulk_crc32c(blocks.subspan(static_cast<size_t>(b * block_bytes), static_cast<size_t>(block_bytes)));
   part_crcs.assign(static_cast<size_t>(code.num_shards()), {});
   for (int j = 0; j < code.num_shards(); ++j) {
     header.shard = static_cast<uint8_t>(j);
     PageBuffer& buffer = rows[static_cast<size_t>(j)];
     for (int64_t b = 0; b < n; ++b) {
-      const uint32_t crc = crc32c(buffer.bytes(kPageBytes + b * part, part));
+      const uint32_t crc = bulk_crc32c(buffer.bytes(kPageBytes + b * part, part));
       header.blocks[static_cast<size_t>(b)].part_crc = crc;
       part_crcs[static_cast<size_t>(j)].push_back(crc);
     }

@@ -39,16 +39,20 @@ double HedgePolicy::median_latency(const PlacementGroup& group) const {
   return latencies[latencies.size() / 2];
 }
 
+int64_t HedgePolicy::silence_ns(const Device& device, int64_t now_ns) const {
+  return device.unanswered_since_ns ? now_ns - *device.unanswered_since_ns : 0;
+}
+
 double HedgePolicy::score(const Device& device, int64_t now_ns) const {
-  const double silent = device.health.num_outstanding > 0 ? static_cast<double>(now_ns - device.last_answer_ns) : 0;
-  return std::max(device.health.latency_ns * (1 + kQueueCost * device.health.queue_depth), silent);
+  return std::max(device.health.latency_ns * (1 + kQueueCost * device.health.queue_depth),
+                  static_cast<double>(silence_ns(device, now_ns)));
 }
 
 void HedgePolicy::judge(Device& device, double median_ns, int64_t now_ns) {
   DeviceHealth& health = device.health;
   if (health.state == DeviceState::kDown) return;  // an answer brings it back
   const double limit = std::max(options_.suspect_factor * median_ns, static_cast<double>(options_.stall_ns_min));
-  const bool silent = health.num_outstanding > 0 && static_cast<double>(now_ns - device.last_answer_ns) > limit;
+  const bool silent = static_cast<double>(silence_ns(device, now_ns)) > limit;
   const bool slow = median_ns > 0 && health.latency_ns > options_.suspect_factor * median_ns;
   if (!slow) device.slow_since_ns.reset();
   else if (!device.slow_since_ns) device.slow_since_ns = now_ns;
@@ -78,11 +82,14 @@ ReadPlan HedgePolicy::plan(const PlacementGroup& group) {
   });
   late_budget_ = std::min(options_.late_burst, late_budget_ + options_.late_share);
   ReadPlan plan{.hedge_after_ns = std::clamp(percentile_locked(0.95), options_.hedge_ns_min, options_.hedge_ns_max)};
+  const auto num_good =
+      std::count_if(shards.begin(), shards.end(), [](const Shard& shard) { return shard.state == DeviceState::kGood; });
   const size_t num_wanted = std::min(group.size(), static_cast<size_t>(num_data_shards_) + 1);
   for (const Shard& shard : shards) {
     Device& device = devices_[static_cast<size_t>(group[static_cast<size_t>(shard.shard)])];
     const bool good = shard.state == DeviceState::kGood;
-    const bool needed = plan.first.size() < static_cast<size_t>(num_data_shards_);
+    // Too few good ones: whoever may still answer is asked, for there is nobody to spare.
+    const bool needed = !good && num_good < num_data_shards_ && shard.state == DeviceState::kSuspect;
     const bool probe = !good && now_ns - device.last_probe_ns >= options_.probe_every_ns;
     if (probe) device.last_probe_ns = now_ns;
     const bool ask = needed || probe || (good && plan.first.size() < num_wanted);
@@ -101,7 +108,8 @@ bool HedgePolicy::may_hedge_late() {
 void HedgePolicy::started(int device) {
   const std::lock_guard lock(mutex_);
   Device& d = devices_[static_cast<size_t>(device)];
-  if (d.health.num_outstanding++ == 0) d.last_answer_ns = clock_.monotonic_ns();
+  ++d.health.num_outstanding;
+  if (!d.unanswered_since_ns) d.unanswered_since_ns = clock_.monotonic_ns();
 }
 
 void HedgePolicy::finished(int device, int64_t latency_ns, int64_t queue_depth, Outcome outcome) {
@@ -109,7 +117,9 @@ void HedgePolicy::finished(int device, int64_t latency_ns, int64_t queue_depth, 
   Device& d = devices_[static_cast<size_t>(device)];
   DeviceHealth& health = d.health;
   --health.num_outstanding;
-  d.last_answer_ns = clock_.monotonic_ns();
+  if (outcome == Outcome::kCancelled) return;  // it still owes an answer
+  d.unanswered_since_ns.reset();
+  if (health.num_outstanding > 0) d.unanswered_since_ns = clock_.monotonic_ns();
   if (outcome == Outcome::kFailed) {
     ++health.num_failures;
     if (++d.num_failures_in_row >= options_.failures_until_down) health.state = DeviceState::kDown;

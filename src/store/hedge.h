@@ -2,7 +2,8 @@
 // Which shards a read asks, and when it asks one more (serving.md 9.8). k + 1 at once, leaving out the device with the
 // worst score (smoothed latency and queue depth, or the age of what it has not answered); the one left out joins late,
 // after the 95th percentile of recent reads, for at most 2 % of reads. A device far slower than its peers is suspect:
-// it is the one left out. With two bad devices exactly the k good ones are asked. Suspects and dead devices are tried
+// it is the one left out. With two bad devices exactly the k good ones are
+// asked, with more everyone who may answer. Suspects and dead devices are tried
 // again from time to time by one extra read. Thread: any.
 #pragma once
 
@@ -56,7 +57,7 @@ class HedgePolicy {
   bool may_hedge_late();  // takes one from the budget
 
   void started(int device);
-  enum class Outcome { kAnswered, kFailed };
+  enum class Outcome { kAnswered, kFailed, kCancelled };
   void finished(int device, int64_t latency_ns, int64_t queue_depth, Outcome outcome);
   void damaged(int device);    // it answered with bytes that are not those written
   void read_took(int64_t ns);  // a whole read, from its first request to its decoding
@@ -68,13 +69,14 @@ class HedgePolicy {
  private:
   struct Device {
     DeviceHealth health;
-    int64_t last_answer_ns = 0;  // or when it was first asked after being idle
+    std::optional<int64_t> unanswered_since_ns;  // it was asked then, or answered last, and owes an answer
     std::optional<int64_t> slow_since_ns;
     int64_t last_probe_ns = 0;
     int num_failures_in_row = 0;
   };
   void judge(Device& device, double median_ns, int64_t now_ns);
   double median_latency(const PlacementGroup& group) const;
+  int64_t silence_ns(const Device& device, int64_t now_ns) const;
   double score(const Device& device, int64_t now_ns) const;
   int64_t percentile_locked(double share) const;
 

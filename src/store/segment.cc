@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "store/bulk_crc32c.h"
 #include "store/byte_fields.h"
-#include "store/crc32c.h"
 
 namespace deepinfer {
 namespace {
@@ -17,12 +17,12 @@ constexpr uint64_t kHeadMagic = 0x31474553525453;  // "STRSEG1"
 constexpr uint64_t kSealMagic = 0x314c4145535254;  // "TRSEAL1"
 constexpr size_t kCrcAt = static_cast<size_t>(kPageBytes) - 4;
 
-void finish_page(std::span<uint8_t> page) { FieldWriter(page.subspan(kCrcAt)).put(crc32c(page.first(kCrcAt))); }
+void finish_page(std::span<uint8_t> page) { FieldWriter(page.subspan(kCrcAt)).put(bulk_crc32c(page.first(kCrcAt))); }
 
 Status check_page(FieldReader& in, std::span<const uint8_t> page, uint64_t magic, const char* what) {
   if (page.size() != static_cast<size_t>(kPageBytes)) return corruption(fmt::format("{}: cut short", what));
   if (in.get<uint64_t>() != magic) return not_found(fmt::format("no {} here", what));
-  if (FieldReader(page.subspan(kCrcAt)).get<uint32_t>() != crc32c(page.first(kCrcAt)))
+  if (FieldReader(page.subspan(kCrcAt)).get<uint32_t>() != bulk_crc32c(page.first(kCrcAt)))
     return corruption(fmt::format("{}: checksum", what));
   if (const uint32_t layout = in.get<uint32_t>(); layout != kStoreLayout)
     return unimplemented(fmt::format("{}: layout {}, this program reads {}", what, layout, kStoreLayout));
@@ -109,7 +109,7 @@ std::vector<uint8_t> encode_footer(SegmentId id, uint64_t offset, std::span<cons
     const auto* crcs = reinterpret_cast<const uint8_t*>(extent.part_crcs.data());
     out.insert(out.end(), crcs, crcs + 4 * extent.part_crcs.size());
   }
-  const SegmentSeal seal{id, offset, out.size(), extents.size(), crc32c(out)};
+  const SegmentSeal seal{id, offset, out.size(), extents.size(), bulk_crc32c(out)};
   const size_t seal_at = round_up(out.size(), static_cast<size_t>(kPageBytes));
   out.resize(seal_at + static_cast<size_t>(kPageBytes), 0);
   const auto page = std::span(out).subspan(seal_at);
@@ -142,7 +142,7 @@ Result<SegmentSeal> decode_seal(std::span<const uint8_t> page, int64_t segment_b
 }
 
 Result<std::vector<FooterExtent>> decode_footer(const SegmentSeal& seal, std::span<const uint8_t> bytes) {
-  if (bytes.size() != seal.footer_bytes || crc32c(bytes) != seal.footer_crc)
+  if (bytes.size() != seal.footer_bytes || bulk_crc32c(bytes) != seal.footer_crc)
     return corruption("segment footer: checksum");
   std::vector<FooterExtent> extents;
   FieldReader in(bytes);

@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/fuzz.h"
+#include "store/bulk_crc32c.h"
 #include "store/byte_fields.h"
-#include "store/crc32c.h"
 #include "store/segment.h"
 
 namespace deepinfer {
@@ -16,13 +16,13 @@ int fuzz_segment(const uint8_t* data, size_t size) {
   std::copy_n(data, std::min(size, page.size()), page.begin());
   for (const uint64_t magic : {uint64_t{0x31474553525453}, uint64_t{0x314c4145535254}}) {
     FieldWriter(page).put(magic);
-    FieldWriter(std::span<uint8_t>(page).last(4)).put(crc32c(std::span(page).first(page.size() - 4)));
+    FieldWriter(std::span<uint8_t>(page).last(4)).put(bulk_crc32c(std::span(page).first(page.size() - 4)));
     (void)decode_segment_head(page).ok();
     (void)decode_seal(page, 1 << 20).ok();
   }
   const std::span<const uint8_t> bytes(data, size);
   uint64_t num_extents = size > 0 ? data[0] : 0;
-  const SegmentSeal seal{SegmentId{1}, 0, size, num_extents, crc32c(bytes)};
+  const SegmentSeal seal{SegmentId{1}, 0, size, num_extents, bulk_crc32c(bytes)};
   const auto footer = decode_footer(seal, bytes);
   if (!footer.ok()) return 0;
   const auto again = encode_footer(SegmentId{1}, 0, footer.value());

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "base/check.h"
+#include "store/bulk_crc32c.h"
 #include "store/byte_fields.h"
-#include "store/crc32c.h"
 
 namespace deepinfer {
 namespace {

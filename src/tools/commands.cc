@@ -15,13 +15,14 @@ Command grammar_command();
 Command inspect_command();
 Command logits_command();
 Command serve_command();
+Command store_command();
 Command tokenize_command();
 
 std::vector<Command> all_commands() {
   return {
-      serve_command(),  chat_command(),     generate_command(), encode_command(),
-      decode_command(), tokenize_command(), logits_command(),   inspect_command(),
-      doctor_command(), bench_command(),    grammar_command(),  completion_command(),
+      serve_command(),    chat_command(),       generate_command(), encode_command(), decode_command(),
+      tokenize_command(), logits_command(),     inspect_command(),  doctor_command(), bench_command(),
+      grammar_command(),  completion_command(), store_command(),
   };
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "store/crc32c.h"
+#include "store/bulk_crc32c.h"
 
 #include <isa-l/crc.h>
 
@@ -7,7 +7,7 @@
 
 namespace deepinfer {
 
-uint32_t crc32c(std::span<const uint8_t> bytes) {
+uint32_t bulk_crc32c(std::span<const uint8_t> bytes) {
   uint32_t crc = 0xffffffffu;
   while (!bytes.empty()) {  // the library counts in int
     const size_t n = std::min(bytes.size(), size_t{1} << 30);
