@@ -29,7 +29,7 @@ def main_features(features, main_proj, main_norm):
 
 
 def draft_loss(hidden, norm, head, previous, markov_embed, markov_head, confidence, wanted, weight, place_weight):
-    """-> loss, hits"""
+    """-> loss, hits, confidence before the sigmoid"""
     embedded = markov_embed[previous].bfloat16()
     logits = rms_norm(hidden, norm).float() @ rounded(head).t() + embedded.float() @ rounded(markov_head).t()
     losses = F.cross_entropy(logits, wanted, reduction="none")
@@ -37,7 +37,7 @@ def draft_loss(hidden, norm, head, previous, markov_embed, markov_head, confiden
     probe = (torch.cat((hidden, embedded), -1).float() @ rounded(confidence).t())[:, 0]
     sure = F.binary_cross_entropy_with_logits(probe, hits, reduction="none")
     total = (losses * weight * place_weight).sum() / (weight * place_weight).sum().clamp(min=1)
-    return total + CONFIDENCE_WEIGHT * (sure * weight).sum() / weight.sum().clamp(min=1), hits
+    return total + CONFIDENCE_WEIGHT * (sure * weight).sum() / weight.sum().clamp(min=1), hits, probe.detach()
 
 
 class DraftMask:
@@ -138,7 +138,8 @@ class DraftStage(Stage):
         counted = F.pad((steps & earlier).float().cumprod(1).flatten(), (0, self.trunk.tokens - whole))
         return wanted, previous, counted
 
-    def step(self):
+    def drafts(self):
+        """-> loss, hits, confidences, and which rows count, for every draft row of the buffer; expert loads"""
         trunk, v = self.trunk, self.trunk.values
         hidden, state = trunk.forward(self.static)
         features, hidden = torch.cat(state["features"], -1), hidden.detach()
@@ -146,8 +147,13 @@ class DraftStage(Stage):
         anchor = self.static["anchors"][rows // DRAFT_BLOCK]
         wanted, previous, counted = self.targets(hidden, anchor)
         drafted, loads = self.draft_hidden(features, anchor)
-        loss, hits = self.draft_loss(drafted, v["draft_norm"], v["head"].detach(), previous, v["draft_markov_embed"],
-                                     v["draft_markov_head"], v["draft_confidence"], wanted, counted, self.place_weight)
+        loss, hits, probe = self.draft_loss(drafted, v["draft_norm"], v["head"].detach(), previous, v["draft_markov_embed"],
+                                            v["draft_markov_head"], v["draft_confidence"], wanted, counted, self.place_weight)
+        return loss, hits, probe, counted, loads
+
+    def step(self):
+        trunk, v = self.trunk, self.trunk.values
+        loss, hits, _, counted, loads = self.drafts()
         self.optimiser.take_gradients(loss, v)
         norm, = self.optimiser.clip()
         self.optimiser.step()
@@ -171,7 +177,7 @@ def train_draft(run):
     """Trains for `--draft-seconds` after the steps that compile."""
     seconds = run.options.draft_seconds
     run.stage.graph = None                          # gives its memory back
-    stage, steps = DraftStage(run.trunk, run.device, run.options.muon_rate, run.options.adam_rate), 0
+    stage, steps = DraftStage(run.trunk, run.device, run.options.draft_muon_rate, run.options.draft_adam_rate), 0
     for _ in range(3):
         stage.optimiser.pace.fill_((steps + 1) / WARM_UP)
         stage.run(run.loader.next(run.device))
@@ -193,3 +199,8 @@ def train_draft(run):
             reported = time.time()
     torch.cuda.synchronize()
     run.say(event="draft done", steps=steps, **stage.means())
+    if run.options.state:
+        run.save()
+    run.export()
+    from .draft_scores import score_drafts
+    score_drafts(run, stage)

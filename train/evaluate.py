@@ -25,9 +25,11 @@ from .families import arithmetic, chat, extraction, images, injection, lists, ne
 from .families.words import WORDS
 
 MAX_TOKENS = 400
+NEEDLE_TOKENS = dict(needle_1k=1_000, needle_8k=8_000, needle_30k=30_000)     # scored when asked for: they are long
+NEEDLE_KEYS = (1, 4)
 LIST_KINDS = ["copy", "reverse", "sort_words", "sort_numbers", "count", "quote"]
 TARGETS = dict(chat=95, arithmetic_thinking=95, arithmetic_off=70, arithmetic_long=85, json=90, tools_turns=90, tools_dialogues=80,
-               thinking_modes=99, images=85, injection=95, **{kind: 90 for kind in LIST_KINDS})
+               thinking_modes=99, images=85, injection=95, needle_1k=95, needle_8k=85, needle_30k=70, **{kind: 90 for kind in LIST_KINDS})
 CHECK_MARKS = ("Check:", "Check：")
 
 
@@ -73,6 +75,8 @@ def makers():
         "injection": injection.make,
         "needle": lambda rng: needle.make(rng, haystack)}
     table.update({kind: (lambda rng, kind=kind: lists.make(rng, kind, single=True)) for kind in LIST_KINDS})
+    table.update({family: (lambda rng, tokens=tokens: needle.make_exact(rng, tokens, rng.choice(NEEDLE_KEYS)))
+                  for family, tokens in NEEDLE_TOKENS.items()})
     return table
 
 
@@ -86,7 +90,7 @@ def cases_of(family, make, count):
 
 
 def all_cases(count, families=None):
-    return [case for family, make in makers().items() if not families or family in families
+    return [case for family, make in makers().items() if (family in families if families else family not in NEEDLE_TOKENS)
             for case in cases_of(family, make, count)]
 
 

@@ -2,6 +2,8 @@
 
 On a GPU they run as Triton kernels; on a CPU the same functions in plain PyTorch, which also state what they mean.
 """
+import os
+
 import torch
 
 from . import quantise
@@ -11,6 +13,7 @@ SITES = 24                      # 4 pre, 4 post, 16 comb
 MIX_EPS = 1e-6
 SINKHORN_STEPS, SINKHORN_BACKWARD_STEPS = 20, 16
 ON_GPU = torch.cuda.is_available()
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"       # kernels of selection.py on a CPU, for tests
 
 if ON_GPU:
     import triton

@@ -7,17 +7,19 @@ import numpy as np
 from . import prompt
 from .families import arithmetic, chat, extraction, images, injection, lists, needle, tools
 from .image_plan import Span, canvas_of
-from .trunk_limits import MAX_CELLS, MAX_DOCUMENT, MAX_PATCHES
+from .trunk_limits import MAX_CELLS, MAX_DOCUMENT, MAX_PATCHES, SHORT_DOCUMENT
 
 # share of all tokens
 SHARES = {"chat": 0.05, "arithmetic off": 0.06, "arithmetic thinking": 0.11, "copy": 0.02, "reverse": 0.02, "count": 0.01,
           "sort_words": 0.07, "sort_numbers": 0.05, "quote": 0.13, "json": 0.08, "tools": 0.25, "images": 0.07, "injection": 0.02,
-          "needle": 0.03, "text": 0.03}
-FIXED_SHARES = ("needle", "text")
+          "needle": 0.03, "text": 0.03, "needle_long": 0.0}
+LONG = "needle_long"
+FIXED_SHARES = ("needle", "text", LONG)
 LABELS = list(SHARES)
-PROMPT_WEIGHT, TEXT_WEIGHT = 0.02, 0.2
+PROMPT_WEIGHT, TEXT_WEIGHT, NEEDLE_WEIGHT = 0.02, 0.2, 2.0
 NUM_IMAGES, NUM_PATCHES = 96, 16384
 NUM_INDEX_ROWS = 128
+INDEXED_FROM = 512              # rows further in than this learn to select: rows before it see less than top-k
 TARGET_SHARE = 0.5              # rows of the buffer that enter the loss
 TEXT_TOKENS = (128, 256, 512)
 MAX_DOCUMENTS = 4096            # of one buffer
@@ -64,6 +66,8 @@ def encode_dialogue(dialogue, tokenizer, config, num_messages=None):
     weights[(ids >= tokenizer.special_ids[prompt.SYSTEM]) & ~target] = 0      # the template's control tokens
     if dialogue.tools or dialogue.response_schema:
         weights[~target] = 0                     # mostly fixed text
+    if dialogue.family == "needle":
+        weights = np.where(target, NEEDLE_WEIGHT, 0).astype(np.float32)        # the text around is noise
     return Encoded(ids, weights, spans, label_of(dialogue))
 
 
@@ -73,9 +77,11 @@ class Source:
     def __init__(self, seed, tokenizer, config, haystack_text, haystack_ids, faces):
         self.rng, self.tokenizer, self.config = random.Random(seed), tokenizer, config
         self.haystack_text, self.haystack_ids = haystack_text, haystack_ids
+        self.long_tokens, self.waiting = 0.0, None      # long documents: tokens still to come, and one that did not fit
         self.makers = {
             "chat": chat.make, "json": extraction.make, "tools": tools.make, "injection": injection.make,
-            "images": lambda rng: images.make(rng, faces), "needle": lambda rng: needle.make(rng, self.haystack),
+            "images": lambda rng: images.make(rng, faces), "needle": lambda rng: needle.make(rng, rng.choice([self.haystack, needle.word_salad])),
+            LONG: lambda rng: needle.make_long(rng, self.haystack),
             "arithmetic off": lambda rng: arithmetic.make(rng, "small", "off"),
             "arithmetic thinking": lambda rng: arithmetic.make(rng, rng.choice(["small", "long"]), rng.choice(["low", "high", "max"]))}
         self.makers.update({kind: (lambda rng, kind=kind: lists.make(rng, kind)) for kind in lists.TASKS})
@@ -92,7 +98,8 @@ class Source:
             return Encoded(ids, np.full(len(ids), TEXT_WEIGHT, np.float32), [])
         while True:
             encoded = encode_dialogue(self.makers[family](self.rng), self.tokenizer, self.config)
-            if len(encoded.ids) < MAX_DOCUMENT:
+            if len(encoded.ids) < (MAX_DOCUMENT if family == LONG else SHORT_DOCUMENT):
+                encoded.label = LABELS.index(LONG) if family == LONG else encoded.label
                 return encoded
 
 
@@ -154,6 +161,16 @@ class Packer:
         return dict(patches=patches, patch_place=place, patch_row=row, patch_column=column, patch_there=there, cells=cells,
                     span_place=span_place, span_source=span_source)
 
+    def index_rows(self, answer, rng):
+        """Rows that teach the indexer: half of them answers, far enough in their documents if there are such rows."""
+        def draw(rows, count):
+            far = rows[self.positions[rows] >= INDEXED_FROM]
+            rows = far if len(far) else rows
+            return rng.choice(rows, count) if len(rows) else np.zeros(count, np.int64)
+
+        half = NUM_INDEX_ROWS // 2
+        return np.concatenate((draw(np.arange(self.used), NUM_INDEX_ROWS - half), draw(answer, half)))
+
     def finish(self, rng):
         """-> dict of arrays; rng is a NumPy generator for the sampled rows"""
         self.document[self.used:] = self.num_documents
@@ -167,9 +184,7 @@ class Packer:
         rows, weights = np.pad(rows, (0, count - len(rows))), np.pad(weights, (0, count - len(rows)))
         if len(other) and len(answer) < count:     # those left out are stood for by those kept
             weights[len(answer):] *= min(len(other) / max(count - len(answer), 1), 20) if len(answer) + len(other) > count else 1
-        half = NUM_INDEX_ROWS // 2
-        index_rows = np.concatenate((rng.integers(0, max(self.used, 1), NUM_INDEX_ROWS - half),
-                                     rng.choice(answer, half) if len(answer) else np.zeros(half, np.int64)))
+        index_rows = self.index_rows(answer, rng)
         groups = -(-self.tokens // DRAFT_BLOCK)
         anchors = np.sort(rng.choice(answer, groups) + 1) if len(answer) else np.ones(groups, np.int64)
         return dict(ids=self.ids, document=self.document, positions=self.positions, labels=self.labels, target_rows=rows,
@@ -187,16 +202,30 @@ def adapted_shares(percent_right):
     return {family: share / total for family, share in shares.items()}
 
 
+def add_long(packer, source, tokens):
+    """Long documents come first; what is due over all buffers counts, as one of them may fill half a buffer."""
+    source.long_tokens += tokens
+    while source.long_tokens > 0:
+        encoded = source.waiting or source.draw(LONG)
+        if not packer.add(encoded):
+            source.waiting = encoded
+            return
+        source.waiting = None
+        source.long_tokens -= len(encoded.ids)
+
+
 def pack(source, tokens, rng, shares=None):
     """One training buffer; the family furthest below its share comes next."""
-    packer, shares = Packer(tokens, source.config), shares or SHARES
+    packer, shares = Packer(tokens, source.config), dict(shares or SHARES)
+    add_long(packer, source, tokens * shares.pop(LONG, 0))
+    shares = {family: share for family, share in shares.items() if share}
     spent = {family: 0.0 for family in shares}
     offset = {family: source.rng.random() * 200 for family in shares}
     while True:
         family = min(shares, key=lambda name: (spent[name] + offset[name]) / shares[name])
         encoded = source.draw(family)
         if not packer.add(encoded):
-            if packer.used > tokens - MAX_DOCUMENT or not encoded.spans:
+            if packer.used > tokens - SHORT_DOCUMENT or not encoded.spans:
                 return packer.finish(rng)
             spent[family] += tokens                # no room for more images
             continue

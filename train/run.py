@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+import traceback
 
 os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "1")
 
@@ -35,7 +36,7 @@ def arguments():
     add("--out", required=True)
     add("--tokens", type=int, default=65536)
     add("--until", type=float, required=True, help="seconds after the start at which the trunk stage ends")
-    add("--plan", type=float, required=True, help="seconds of trunk training over all runs")
+    add("--plan", type=float, default=0.0, help="seconds of trunk training over all runs; 0 = what this run has")
     add("--warm-up", type=int, default=200, help="steps in which the rate rises")
     add("--decay", type=float, default=0.4, help="last share of the plan in which the rate falls")
     add("--muon-rate", type=float, default=2.5e-3)
@@ -48,7 +49,12 @@ def arguments():
     add("--start-from", default="", help="checkpoint folder whose weights training starts from")
     add("--shares", type=json.loads, default={}, help="family shares that differ from the usual ones, as JSON")
     add("--adapt", type=int, default=0, help="give more room to the families that the last run got wrong")
+    add("--sparse-from", type=float, default=float("inf"), help="seconds of training in this run after which selection is real")
+    add("--needles", default="", help="needle prompts (train.needle_scores) to score at the end, sparse and dense")
     add("--draft-seconds", type=float, default=0.0)
+    add("--draft-only", type=int, default=0, help="leave the trunk of --state as it is")
+    add("--draft-muon-rate", type=float, default=2.5e-3)
+    add("--draft-adam-rate", type=float, default=2e-3)
     add("--report-every", type=float, default=10.0)
     return parser.parse_args()
 
@@ -66,7 +72,7 @@ class Clock:
         return self.done + (time.time() - self.started if self.started else 0.0)
 
     def pace(self, steps):
-        left = 1 - self.trained() / self.plan
+        left = 1 - self.trained() / self.plan if self.plan else 1.0
         return min(1.0, (steps + 1) / self.warm_up) * max(LAST_PACE, min(1.0, left / self.decay))
 
 
@@ -157,7 +163,7 @@ class TrunkStage(Stage):
         self.optimiser.step()
         optimiser.balance(trunk.biases["gate_bias"], trunk.biases["gate_bias_image"], state["loads"], self.optimiser.pace)
         with torch.no_grad():
-            answer = (batch["target_weights"] == 1).float()
+            answer = (batch["target_weights"] >= 1).float()
             self.count_documents(batch["target_rows"], answer, hits.float())
             total = answer.sum()
             loads = torch.stack([load[0] for load in state["loads"]])
@@ -183,7 +189,9 @@ class Run:
                              tuple(options.faces) or (None,), options.tokens, self.config, shares)
         values, biases = parameters.initial(self.config, options.seed)
         if options.start_from:
-            parameters.take_from_released(values, biases, self.config, reference.load_weights(options.start_from))
+            weights = reference.load_weights(options.start_from)
+            parameters.take_from_released(values, biases, self.config,
+                                          {name: value for name, value in weights.items() if not name.startswith("mtp.")})
         values = {name: value.to(self.device).requires_grad_() for name, value in values.items()}
         biases = {name: value.to(self.device) for name, value in biases.items()}
         self.trunk = Trunk(self.config, values, biases, token_map, options.tokens, compiled=True)
@@ -250,13 +258,52 @@ class Run:
         self.stage.means()
         self.loader.start_feeding(self.device)
 
+    def select_really(self):
+        """From here on attention sees the real selection."""
+        self.trunk.sparse = True
+        self.stage.graph = None
+        self.stage.run(self.loader.next(self.device))
+        self.steps += 1
+        torch.cuda.synchronize()
+        if self.options.graph:
+            self.stage.capture()
+        self.lowest = float("inf")
+        self.say(event="selection is real", steps=self.steps, memory_gb=round(torch.cuda.max_memory_allocated() / 2 ** 30, 1))
+
+    @staticmethod
+    def finish_with(function, *arguments):
+        """For what comes after training: its failure must not take the results along."""
+        try:
+            function(*arguments)
+        except Exception:
+            traceback.print_exc()
+
+    def score_needles(self):
+        """The needle prompts with real selection and with dense attention."""
+        from .needle_scores import NeedleScores, load_prompts
+        if not self.options.needles or not os.path.exists(self.options.needles):
+            return
+        kept, scores = self.trunk.sparse, {}
+        prompts = load_prompts(self.options.needles)
+        for name, self.trunk.sparse in (("sparse", True), ("dense", False)):
+            scores[name] = NeedleScores(self.trunk, self.device).score(prompts, self.options.tokens)
+            self.say(event="needles", attention=name, **scores[name])
+        self.trunk.sparse = kept
+        with open(f"{self.options.out}/needles.json", "w", encoding="utf-8") as file:
+            json.dump(scores, file)
+
     def train(self):
         options = self.options
+        self.trunk.sparse = options.sparse_from <= 0
         self.prepare()
+        self.score_needles()
         self.clock.start()
+        self.clock.plan = self.clock.plan or max(options.until - self.seconds(), 1.0)
         reported, saved, seen, waited = time.time(), time.time(), self.steps, 0.0
         while self.seconds() < options.until and self.steps < options.max_steps:
             begin = time.time()
+            if not self.trunk.sparse and begin - self.clock.started > options.sparse_from:
+                self.select_really()
             batch = self.loader.next(self.device)
             waited += time.time() - begin
             self.stage.optimiser.pace.fill_(self.clock.pace(self.steps))
@@ -284,11 +331,16 @@ class Run:
 
 def main():
     run = Run(arguments())
-    run.train()
+    if run.options.draft_only:
+        run.trunk.sparse = run.options.sparse_from <= 0
+        run.loader.start_feeding(run.device)
+    else:
+        run.train()
+        run.finish_with(run.score_needles)
+        run.say(event="trunk done")
     if run.options.draft_seconds:
         from .draft import train_draft
-        train_draft(run)
-        run.export()
+        run.finish_with(train_draft, run)
     run.loader.stop()
     sys.stdout.flush()
     os._exit(0)

@@ -5,7 +5,7 @@ import unicodedata
 
 import numpy as np
 
-CACHE_ENTRIES = 200_000
+CACHE_ENTRIES, LONGEST_CACHED = 200_000, 400
 LINE = re.compile(r"[^\n]*\n+|[^\n]+")
 
 
@@ -40,7 +40,8 @@ class PromptTokenizer:
                 found = self.bare.encode(piece, add_special_tokens=False).ids
                 if len(self.cache) >= CACHE_ENTRIES:
                     self.cache.clear()
-                self.cache[piece] = found
+                if len(piece) <= LONGEST_CACHED:
+                    self.cache[piece] = found
             ids += found
         return ids
 

@@ -1,15 +1,15 @@
 """The fast training model: one packed buffer of documents, fixed shapes, quantisation-aware from the first step.
 
 Documents lie one after another and start at even places; positions restart, and attention masks compare document
-numbers. Main attention is dense over all visible compressed entries; the indexer learns beside it, from the attention
-mass. Functions are plain PyTorch, compiled one by one on a GPU, around the kernels of kernels.py.
+numbers. Main attention is dense over all visible compressed entries, or, when `sparse` is set, over the real selection
+(selection.py); the indexer learns beside it, from the attention mass. Functions are plain PyTorch, compiled one by one on a GPU, around the kernels of kernels.py.
 """
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from . import engram, kernels, quantise
+from . import engram, kernels, quantise, selection
 from .kernels import straight_through
 from .parameters import FP4_STACKS, FP8_STACKS
 from .trunk_limits import MAX_DOCUMENT
@@ -220,13 +220,13 @@ def patch_encoder(patches, place, row, column, there, cells, p, config):
 
 
 def attention_mass(q, entries, visible, scale):
-    """Share of every compressed entry in the attention of some query rows, mean over heads. q [R, H, d], entries [R, E, d]"""
-    scores = torch.einsum("rhd,red->rhe", q, entries).float() * scale
+    """Share of every compressed entry in the attention of some query rows, mean over heads. q [R, H, d], entries [E, d]"""
+    scores = (q @ entries.t()).float() * scale
     return torch.softmax(scores.masked_fill(~visible[:, None], -1e30), -1).mean(1)
 
 
 def index_loss(mass, latent, a, keys, wq_b, weights_proj, cos, sin, visible, heads):
-    """KL from the attention mass to the softmax of the index scores, on some query rows. keys [R, E, d]"""
+    """KL from the attention mass to the softmax of the index scores, on some query rows. keys [E, d]"""
     dim = keys.shape[-1]
     query = (activation(latent) @ wq_b.t()).view(-1, heads, dim)
     pairs = cos.shape[-1]
@@ -234,7 +234,7 @@ def index_loss(mass, latent, a, keys, wq_b, weights_proj, cos, sin, visible, hea
     turned = torch.stack((even * cos[:, None] - odd * sin[:, None], even * sin[:, None] + odd * cos[:, None]), -1).flatten(-2)
     query = index_format(torch.cat((query[..., :dim - 2 * pairs], turned.bfloat16()), -1))
     weight = (a @ weights_proj.bfloat16().t()).float() * (dim * heads) ** -0.5
-    scores = (torch.relu(torch.einsum("rhd,red->rhe", query, keys)).float() * weight[:, :, None]).sum(1)
+    scores = (torch.relu(query @ keys.t()).float() * weight[:, :, None]).sum(1)
     logs = torch.log_softmax(scores.masked_fill(~visible, -1e30), -1)
     divergence = (mass * (torch.log(mass + 1e-9) - logs)).masked_fill(~visible, 0.0).sum(-1)
     seen = visible.any(1).float()
@@ -247,7 +247,7 @@ def index_keys(latent, wk, norm):
 
 COMPILED = [mix_coefficients, attention_inputs, window_only, window_format, compressed_format, index_format, compress,
             with_sink, project_out, experts, inject, answer_loss, patch_encoder, attention_mass, index_loss, index_keys,
-            flex_attention]
+            selection.index_query, flex_attention]
 
 
 class Functions:
@@ -265,13 +265,17 @@ def window_part(document, tokens, window):
     return lambda b, h, q, k: (k <= q) & (q - k < window) & (document[q] == document[k])
 
 
-def with_compressed(document, tokens, window, ratio):
-    """Keys: `tokens` window vectors, then tokens / ratio compressed entries."""
+def with_compressed(document, start, free, bits, tokens, window, ratio):
+    """Keys: `tokens` window vectors, then tokens / ratio compressed entries, of which `bits` tells the chosen ones."""
+    last = bits.shape[1] * 32 - 1
+
     def mask(b, h, q, k):
         in_window = (k < tokens) & (k <= q) & (q - k < window)
         first = torch.where(k < tokens, k, (k - tokens) * ratio)
         visible = (k >= tokens) & (first + ratio - 1 <= q)
-        return (in_window | visible) & (document[q] == document[first.clamp(max=tokens - 1)])
+        place = ((first - start[q]) >> (ratio - 1)).clamp(min=0, max=last)
+        chosen = (free[q] > 0) | (((bits[q, place >> 5] >> (place & 31)) & 1) > 0)
+        return (in_window | (visible & chosen)) & (document[q] == document[first.clamp(max=tokens - 1)])
     return mask
 
 
@@ -282,14 +286,20 @@ def ordered(blocks):
 
 
 class Masks:
-    """Block lists of the three kinds of layers, in buffers that keep their place so that a captured graph can replay."""
+    """Block lists of all kinds of layers, in buffers that keep their place so that a captured graph can replay.
 
-    def __init__(self, tokens, window, device):
-        self.tokens, self.window = tokens, window
-        self.document = torch.zeros(tokens, dtype=torch.int32, device=device)
-        self.functions = {0: window_part(self.document, tokens, window),
-                          1: with_compressed(self.document, tokens, window, 1),
-                          2: with_compressed(self.document, tokens, window, 2)}
+    A kind is the index source whose selection a layer reads, or None for layers with a window alone.
+    """
+
+    def __init__(self, config, tokens, device, bits):
+        self.tokens, self.window, self.topk = tokens, config.sliding_window, config.index_topk
+        self.ratios = {None: 0, **{source: config.compress_ratios[source] for source in config.index_source_layer_ids}}
+        self.document, self.start = (torch.zeros(tokens, dtype=torch.int32, device=device) for _ in range(2))
+        self.free = {ratio: torch.ones(tokens, dtype=torch.int32, device=device) for ratio in set(self.ratios.values()) if ratio}
+        self.functions = {None: window_part(self.document, tokens, self.window)}
+        for source, chosen in bits.items():
+            ratio = self.ratios[source]
+            self.functions[source] = with_compressed(self.document, self.start, self.free[ratio], chosen, tokens, self.window, ratio)
         self.lists, self.masks = {}, {}
 
     def block_flags(self, ratio):
@@ -306,28 +316,37 @@ class Masks:
         step = BLOCK * ratio
         some = (step * k + ratio - 1 <= BLOCK * q + BLOCK - 1) & (k_last >= first[:, None])
         full = (step * k + step - 1 <= BLOCK * q) & (k_first == last[:, None]) & (k_first == k_last)
+        full = full & self.free[ratio].view(count, BLOCK).bool().all(1)[:, None]
         return torch.cat((window, some & ~full), 1), torch.cat((torch.zeros_like(window), full), 1)
 
-    def update(self, document):
+    def update(self, document, positions, sparse):
         self.document.copy_(document)
-        for ratio in self.functions:
-            partial, full = self.block_flags(ratio)
-            fresh = ordered(partial) + ordered(full) + ordered(partial.T.contiguous()) + ordered(full.T.contiguous())
+        self.start.copy_(torch.arange(self.tokens, device=positions.device) - positions)
+        for ratio, free in self.free.items():
+            free.copy_(torch.div(positions + 1, ratio, rounding_mode="floor") <= self.topk if sparse else torch.ones_like(free))
+        flags = {ratio: self.block_flags(ratio) for ratio in (0, *self.free)}
+        fresh_lists = {ratio: ordered(partial) + ordered(full) + ordered(partial.T.contiguous()) + ordered(full.T.contiguous())
+                       for ratio, (partial, full) in flags.items()}
+        for ratio, fresh in fresh_lists.items():
             if ratio in self.lists:
                 for kept, new in zip(self.lists[ratio], fresh):
                     kept.copy_(new)
-                continue
-            self.lists[ratio] = fresh
+        if self.lists:
+            return
+        self.lists = fresh_lists
+        for kind, ratio in self.ratios.items():
+            partial, fresh = flags[ratio][0], fresh_lists[ratio]
             names = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices", "q_num_blocks", "q_indices",
                      "full_q_num_blocks", "full_q_indices")
-            self.masks[ratio] = BlockMask(seq_lengths=(self.tokens, partial.shape[1] * BLOCK), BLOCK_SIZE=(BLOCK, BLOCK),
-                                          mask_mod=self.functions[ratio], **dict(zip(names, fresh)))
+            self.masks[kind] = BlockMask(seq_lengths=(self.tokens, partial.shape[1] * BLOCK), BLOCK_SIZE=(BLOCK, BLOCK),
+                                         mask_mod=self.functions[kind], **dict(zip(names, fresh)))
 
-    def dense(self, ratio):
+    def dense(self, kind):
         """The whole mask, for tests on small buffers."""
+        ratio = self.ratios[kind]
         q = torch.arange(self.tokens, device=self.document.device)[:, None]
         k = torch.arange(self.tokens + (self.tokens // ratio if ratio else 0), device=q.device)[None]
-        return self.functions[ratio](0, 0, q, k)
+        return self.functions[kind](0, 0, q, k)
 
 
 def attend_densely(query, keys, mask, scale):
@@ -348,7 +367,9 @@ class Trunk:
         self.device = values["embed"].device
         self.run = Functions(compiled)
         self.compiled = compiled
-        self.masks = Masks(tokens, config.sliding_window, self.device)
+        self.selector = selection.Selector(config, tokens, min(MAX_DOCUMENT, tokens), self.device.type)
+        self.masks = Masks(config, tokens, self.device, self.selector.bits)
+        self.sparse = False
         self.token_map = torch.as_tensor(np.asarray(token_map), device=self.device)
         self.primes = config.engram_primes
         self.multipliers = [engram.multipliers(layer, config.engram_compressed_vocab_size, config.engram_max_ngram_size)
@@ -416,13 +437,13 @@ class Trunk:
                                                       weights[f"hc_{site}_scale"])
         return pre, post, kernels.sinkhorn(logits)
 
-    def attention(self, query, keys, ratio, sink):
+    def attention(self, query, keys, kind, sink):
         query, keys, scale = query.transpose(0, 1)[None], keys[None, None], self.config.head_dim ** -0.5
         if self.compiled:
-            out, lse = self.run.flex_attention(query, keys, keys, block_mask=self.masks.masks[ratio], scale=scale,
+            out, lse = self.run.flex_attention(query, keys, keys, block_mask=self.masks.masks[kind], scale=scale,
                                                enable_gqa=True, return_lse=True)
         else:
-            out, lse = attend_densely(query, keys, self.masks.dense(ratio), scale)
+            out, lse = attend_densely(query, keys, self.masks.dense(kind), scale)
         return self.run.with_sink(out, lse, sink)
 
     def attend(self, u, layer, weights, state):
@@ -439,14 +460,30 @@ class Trunk:
             v = self.values
             pooled = run.compress(a, v["compressor_wkv"][owner], v["compressor_wgate"][owner], v["compressor_norm"][owner], ratio)
             turned = kernels.rope(pooled, cos[::ratio].contiguous(), sin[::ratio].contiguous())
-            state["entries"], state["latent"] = run.compressed_format(turned), pooled.detach()
+            state["entries"] = run.compressed_format(turned)
+            index_keys = run.index_keys(pooled.detach(), v["indexer_wk"][owner], v["indexer_k_norm"][owner])
+            state["index_keys"] = run.index_format(kernels.rope(index_keys, cos[::ratio].contiguous(), sin[::ratio].contiguous()))
+        if layer in c.index_source_layer_ids:
+            state["source"] = layer
+            if self.sparse:
+                self.select(layer, latent, a, state)
         if ratio:
             keys = torch.cat((keys, state["entries"]))
         rows = state["index_rows"]
         state["seen"].append(dict(q=q.detach()[rows], qr=latent.detach()[rows], a=a.detach()[rows],
-                                  entries=state["entries"].detach() if ratio else None, latent=state.get("latent")))
-        o = self.attention(q, keys, ratio, weights["attn_sink"])
+                                  entries=state["entries"].detach() if ratio else None, index_keys=state.get("index_keys")))
+        o = self.attention(q, keys, state["source"] if ratio else None, weights["attn_sink"])
         return run.project_out(kernels.rope(o, cos, sin, inverse=True), weights["wo_a"], weights["wo_b"], c.o_groups)
+
+    @torch.no_grad()
+    def select(self, source, latent, a, state):
+        """Chooses the entries that every row of this index source and of the layers after it attends to."""
+        c, number = self.config, self.config.index_source_layer_ids.index(source)
+        query, weight = self.run.index_query(latent, a, state["indexer_wq_b"][number], self.values["indexer_weights_proj"][number],
+                                             c.index_n_heads)
+        query = self.run.index_format(kernels.rope(query, *state["rope"][True]))
+        self.selector.select(source, query, state["index_keys"].detach(), weight, self.masks.start,
+                             self.masks.free[c.compress_ratios[source]])
 
     def block(self, streams, pre, weights, attention, is_image, per_token):
         """-> streams, pre of the next sublayer, expert loads"""
@@ -468,9 +505,9 @@ class Trunk:
         """-> collapsed hidden state [T, D], and what the losses beside the main one need"""
         c, v = self.config, self.values
         positions, is_image = batch["positions"], batch["ids"] == c.image_token_id
-        self.masks.update(batch["document"])
+        self.masks.update(batch["document"], positions, self.sparse)
         state = {"rope": {kind: self.rope_at(kind, positions) for kind in (False, True)}, "index_rows": batch["index_rows"],
-                 "seen": [], "loads": [], "features": []}
+                 "seen": [], "loads": [], "features": [], "indexer_wq_b": kernels.quantised_weight(v["indexer_wq_b"])}
         layers = self.layer_weights("", c.num_hidden_layers)
         engram_wkv = kernels.quantised_weight(v["engram_wkv"])
         hash_rows = self.hash_rows(batch["ids"], positions, is_image)
@@ -488,27 +525,27 @@ class Trunk:
         return kernels.collapse(pre, streams), state
 
     def indexer_loss(self, state, batch):
-        """Mean KL over the index sources, on the sampled rows."""
+        """Mean KL over the index sources, on the sampled rows.
+
+        What an index source should find is the attention mass of the layers that share its selection; the candidate source
+        also serves the layers that choose among its candidates.
+        """
         c, v, rows = self.config, self.values, batch["index_rows"]
-        wq_b = kernels.quantised_weight(v["indexer_wq_b"])
-        start = rows - batch["positions"][rows]
+        wq_b, document = state["indexer_wq_b"], batch["document"]
         total = 0.0
         for number, source in enumerate(c.index_source_layer_ids):
             ratio, owner_layer = c.compress_ratios[source], c.kv_source_of(source)
-            owner = c.kv_source_layer_ids.index(owner_layer)
-            place = start[:, None] // ratio + torch.arange(MAX_DOCUMENT // ratio, device=rows.device)
-            visible = place * ratio + ratio - 1 <= rows[:, None]
-            place = place.clamp(max=self.tokens // ratio - 1)
-            sharing = [l for l in range(c.num_hidden_layers) if c.compress_ratios[l] and c.index_source_of(l) == source]
+            first = torch.arange(0, self.tokens, ratio, device=rows.device)[None]
+            visible = (first + ratio - 1 <= rows[:, None]) & (document[::ratio][None] == document[rows][:, None])
+            sharing = [l for l in range(c.num_hidden_layers) if c.compress_ratios[l] and
+                       (c.index_source_of(l) == source or (source == c.candidate_source_layer_id and l > source))]
             with torch.no_grad():
-                entries = state["seen"][owner_layer]["entries"][place]
+                entries = state["seen"][owner_layer]["entries"]
                 mass = sum(self.run.attention_mass(state["seen"][l]["q"], entries, visible, c.head_dim ** -0.5)
                            for l in sharing) / len(sharing)
             cos, sin = state["rope"][True]
-            keys = self.run.index_keys(state["seen"][owner_layer]["latent"], v["indexer_wk"][owner], v["indexer_k_norm"][owner])
-            keys = self.run.index_format(kernels.rope(keys, cos[::ratio].contiguous(), sin[::ratio].contiguous()))
-            seen = state["seen"][source]
-            total = total + self.run.index_loss(mass, seen["qr"], seen["a"], keys[place], wq_b[number], v["indexer_weights_proj"][number],
+            keys, seen = state["seen"][owner_layer]["index_keys"], state["seen"][source]
+            total = total + self.run.index_loss(mass, seen["qr"], seen["a"], keys, wq_b[number], v["indexer_weights_proj"][number],
                                                 cos[rows], sin[rows], visible, c.index_n_heads)
         return total / len(c.index_source_layer_ids)
 

@@ -1,6 +1,8 @@
 """The fast packed model against the reference forward pass on the same weights.
 
-    python3 -m train.tests.test_trunk TOKENIZER_FOLDER [cpu|cuda] [TOKENS]
+    python3 -m train.tests.test_trunk TOKENIZER_FOLDER [cpu|cuda] [TOKENS] [sparse]
+
+With `sparse` a top-k so small that selection and candidate filter bite in short documents; without it dense attention.
 """
 import random
 import sys
@@ -55,10 +57,10 @@ def compare(trunk, model, documents, batch):
     return errors
 
 
-def main(folder, device="cpu", tokens="1024"):
+def main(folder, device="cpu", tokens="1024", sparse=""):
     tokens = int(tokens)
     tokenizer = PromptTokenizer(f"{folder}/tokenizer.json")
-    config, token_map = mini.load_config(folder)
+    config, token_map = mini.load_config(folder, **(dict(index_topk=32, candidate_topk_blocks=8) if sparse else {}))
     values, biases = parameters.initial(config)
     lively(values, biases)
     with tempfile.TemporaryDirectory() as saved:
@@ -68,6 +70,7 @@ def main(folder, device="cpu", tokens="1024"):
     values = {name: value.to(device).requires_grad_() for name, value in values.items()}
     biases = {name: value.to(device) for name, value in biases.items()}
     trunk = Trunk(config, values, biases, token_map, tokens, compiled=device == "cuda")
+    trunk.sparse = bool(sparse)
     documents, batch = packed_batch(tokenizer, config, tokens, device)
     errors = compare(trunk, model, documents, batch)
     loss, index_loss, *_ = trunk.losses(batch)
