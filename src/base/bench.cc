@@ -2,6 +2,7 @@
 #include "base/bench.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -31,23 +32,43 @@ Status BenchReport::write_csv(const std::string& path, const std::string& bench,
   return {};
 }
 
-double median_seconds(int num_runs, const std::function<void()>& body) {
-  using SteadyClock = std::chrono::steady_clock;
+namespace {
+
+double median_of(int num_runs, double (*now)(), const std::function<void()>& body) {
   body();
   std::vector<double> seconds;
   for (int i = 0; i < num_runs; ++i) {
-    const auto start = SteadyClock::now();
+    const double start = now();
     body();
-    seconds.push_back(std::chrono::duration<double>(SteadyClock::now() - start).count());
+    seconds.push_back(now() - start);
   }
   std::nth_element(seconds.begin(), seconds.begin() + num_runs / 2, seconds.end());
   return seconds[static_cast<size_t>(num_runs / 2)];
 }
 
+double clock_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+double thread_cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double median_seconds(int num_runs, const std::function<void()>& body) {
+  return median_of(num_runs, clock_seconds, body);
+}
+double median_cpu_seconds(int num_runs, const std::function<void()>& body) {
+  return median_of(num_runs, thread_cpu_seconds, body);
+}
+
 double measure_triad_bytes_per_second() {
   constexpr size_t kNumElements = size_t{32} << 20;  // 3 x 128 MiB of float, beyond any last-level cache here
   std::vector<float> a(kNumElements, 0.f), b(kNumElements, 1.f), c(kNumElements, 2.f);
-  const double seconds = median_seconds(5, [&] {
+  const double seconds = median_cpu_seconds(5, [&] {
     for (size_t i = 0; i < kNumElements; ++i) a[i] = b[i] + 0.5f * c[i];
     asm volatile("" : : "r"(a.data()) : "memory");
   });

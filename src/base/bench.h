@@ -48,9 +48,13 @@ struct BenchTarget {
   Status (*run)(const BenchOptions& options, BenchReport& report);
 };
 
-// Median seconds of `num_runs` calls after one warm-up.
+// Median seconds of `num_runs` calls after one warm-up, by the clock.
 double median_seconds(int num_runs, const std::function<void()>& body);
-// Ceilings of this machine, measured now: bytes/s of a triad over arrays far beyond the last cache (one thread).
+// The same in CPU time of the calling thread: what work that runs on one thread takes, whoever else uses the machine.
+double median_cpu_seconds(int num_runs, const std::function<void()>& body);
+double thread_cpu_seconds();
+// Ceilings of this machine, measured now: bytes/s of a triad over arrays far beyond the last cache (one thread, in its
+// CPU time).
 double measure_triad_bytes_per_second();
 
 }  // namespace deepinfer

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,10 @@ struct Machine {
     CHECK(table.ok());
     kernels = std::move(table).value();
   }
+  // Seconds of `body`: CPU time where it runs on this thread alone.
+  double seconds(int num_runs, const std::function<void()>& body) const {
+    return context.num_threads() == 1 ? median_cpu_seconds(num_runs, body) : median_seconds(num_runs, body);
+  }
   ThreadPool pool;
   Scratch scratch;
   ExecutionContext context;
@@ -33,17 +38,30 @@ struct Machine {
   CpuLevel level = CpuLevel::kRef;
 };
 
-// Fused multiply-adds a second of one thread at this level, two operations each.
-inline double measure_fma_flops(CpuLevel level) {
+// What one thread does in registers alone, in operations a second (a multiply-add is two): fp32 fused multiply-adds at
+// `level`, and the dot-product instructions of the level if it has them.
+struct Peak {
+  double flops = 0;
+  const char* name = "";
+};
+inline Peak measure_peak(float (*rounds)(int64_t), double flops_per_round, const char* name) {
   constexpr int64_t kRounds = 1 << 20;
   float keep = 0;
-  const double seconds = median_seconds(5, [&] {
-    keep += level >= CpuLevel::kAvx512 ? fma_rounds_avx512(kRounds)
-            : level >= CpuLevel::kAvx2 ? fma_rounds_avx2(kRounds)
-                                       : 0.f;
-  });
+  const double seconds = median_cpu_seconds(5, [&] { keep += rounds(kRounds); });
   asm volatile("" : : "r"(&keep) : "memory");
-  return level >= CpuLevel::kAvx2 ? kRounds * kFlopsPerFmaRound / seconds : 0;
+  return {kRounds * flops_per_round / seconds, name};
+}
+inline Peak measure_fma_peak(CpuLevel level) {
+  if (level < CpuLevel::kAvx2) return {};
+  return measure_peak(level >= CpuLevel::kAvx512 ? fma_rounds_avx512 : fma_rounds_avx2, kFlopsPerFmaRound, "fp32 fma");
+}
+inline Peak measure_bf16_peak(CpuLevel level) {
+  if (level < CpuLevel::kBf16) return measure_fma_peak(level);
+  return measure_peak(dot_rounds_bf16, kFlopsPerBf16Round, "bf16 dot product");
+}
+inline Peak measure_int8_peak(CpuLevel level) {
+  if (level < CpuLevel::kVnni) return measure_fma_peak(level);
+  return measure_peak(dot_rounds_vnni, kFlopsPerInt8Round, "int8 dot product");
 }
 
 // Random bytes without the NaN codes of e4m3; scales near 2^-12.

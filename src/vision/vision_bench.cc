@@ -97,7 +97,7 @@ void bench_tower(Machine& machine, double peak, const Canvas& canvas, BenchRepor
 
 Status bench_vision(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
-  const double peak = measure_fma_flops(machine.level) * machine.context.num_threads();
+  const double peak = measure_fma_peak(machine.level).flops * machine.context.num_threads();
   const int64_t width = options.quick ? 320 : 1920, height = options.quick ? 180 : 1080;
   const RgbImage image = make_test_image(width, height, 0);
   const double canvas_seconds = median_seconds(3, [&] { make_canvas(image, {}); });

@@ -11,6 +11,7 @@ void expert_plan_ref(const ExecutionContext& context, const ExpertPlanParams& pa
 void experts_ref(const ExecutionContext& context, const ExpertsParams& params);
 void experts_avx2(const ExecutionContext& context, const ExpertsParams& params);
 void experts_avx512(const ExecutionContext& context, const ExpertsParams& params);
+void experts_bf16(const ExecutionContext& context, const ExpertsParams& params);
 void expert_combine_ref(const ExecutionContext& context, const ExpertCombineParams& params);
 void expert_combine_avx2(const ExecutionContext& context, const ExpertCombineParams& params);
 void expert_combine_avx512(const ExecutionContext& context, const ExpertCombineParams& params);
@@ -49,6 +50,9 @@ Status check(const ExpertsParams& p) {
     TRY(check_size("w3: out", num_outputs(m.w3), num_outputs(m.w1)));
     TRY(check_size("w2: in", num_inputs(m.w2), num_outputs(m.w1)));
     TRY(check_size("w2: out", num_outputs(m.w2), hidden));
+    if (hidden % kScaleBlock != 0 || num_inputs(m.w2) % kScaleBlock != 0)
+      return invalid_argument(
+          fmt::format("x: hidden is {} and w2: in is {}, expected multiples of 32", hidden, num_inputs(m.w2)));
   }
   return {};
 }
@@ -96,7 +100,8 @@ KernelRows<ExpertsParams> experts_rows() {
   static const KernelRow<ExpertsParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", experts_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", experts_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", experts_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", experts_avx512},
+      {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", experts_bf16}};
   return kRows;
 }
 KernelRows<ExpertCombineParams> expert_combine_rows() {

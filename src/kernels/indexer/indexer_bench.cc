@@ -7,7 +7,7 @@ using namespace bench_ops;
 
 Status bench_indexer(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
-  const double peak = measure_fma_flops(machine.level) * machine.context.num_threads();
+  const double peak = measure_fma_peak(machine.level).flops * machine.context.num_threads();
   const int64_t heads = 32, head_dim = 128, rows_per_block = 128, entries = options.quick ? 1 << 12 : 1 << 20,
                 bytes = row_bytes(RowFormat::kFp4Group32, head_dim);
   Buffer<uint8_t> plane = random_codes(entries * bytes, 1);
@@ -34,7 +34,7 @@ Status bench_indexer(const BenchOptions& options, BenchReport& report) {
                             .num_visible = {visible.data(), {1}},
                             .scores = {scores.data(), {1, entries}}};
   const double seconds =
-      median_seconds(options.quick ? 1 : 3, [&] { machine.kernels.index_scores(machine.context, p); });
+      machine.seconds(options.quick ? 1 : 3, [&] { machine.kernels.index_scores(machine.context, p); });
   report.add({.name = "scores over " + std::to_string(entries),
               .value = estimate(p).flops / seconds / 1e9,
               .unit = "GFLOP/s",
@@ -45,7 +45,7 @@ Status bench_indexer(const BenchOptions& options, BenchReport& report) {
   const TopKParams top{
       .scores = {scores.data(), {1, entries}}, .num_visible = {visible.data(), {1}}, .out = {out.data(), {1, 512}}};
   const double top_seconds =
-      median_seconds(options.quick ? 1 : 5, [&] { machine.kernels.top_k(machine.context, top); });
+      machine.seconds(options.quick ? 1 : 5, [&] { machine.kernels.top_k(machine.context, top); });
   report.add({.name = "top 512 of " + std::to_string(entries),
               .value = estimate(top).bytes_read / top_seconds / 1e9,
               .unit = "GB/s",

@@ -22,16 +22,13 @@ Status bench_gemv(const BenchOptions& options, BenchReport& report) {
     const Buffer<bf16> x = random_values(c.in, 1);
     Buffer<bf16> y(c.out);
     const int calls = options.quick ? 1 : std::max(c.count, 256 / c.count);
-    const double seconds =
-        median_seconds(options.quick ? 1 : 7,
-                       [&] {
-                         for (int i = 0; i < calls; ++i)
-                           machine.kernels.linear(machine.context, {.x = {x.data(), {1, c.in}},
-                                                                    .weight = weights.next(),
-                                                                    .round_activation = weights.rounds(),
-                                                                    .out = {y.data(), {1, c.out}}});
-                       }) /
-        calls;
+    const double seconds = machine.seconds(options.quick ? 1 : 7, [&] {
+      for (int i = 0; i < calls; ++i)
+        machine.kernels.linear(machine.context, {.x = {x.data(), {1, c.in}},
+                                                 .weight = weights.next(),
+                                                 .round_activation = weights.rounds(),
+                                                 .out = {y.data(), {1, c.out}}});
+    }) / calls;
     const double bytes = weight_bytes(weights.next());
     report.add({.name = std::string(weights.name()) + " " + std::to_string(c.out) + "x" + std::to_string(c.in) + " M=1",
                 .value = bytes / seconds / 1e9,

@@ -10,6 +10,7 @@ namespace deepinfer {
 void linear_ref(const ExecutionContext& context, const LinearParams& params);
 void linear_avx2(const ExecutionContext& context, const LinearParams& params);
 void linear_avx512(const ExecutionContext& context, const LinearParams& params);
+void linear_bf16(const ExecutionContext& context, const LinearParams& params);
 
 int64_t num_outputs(const WeightMatrix& weight) {
   return std::visit([](const auto& m) { return m.out; }, weight);
@@ -62,7 +63,8 @@ KernelRows<LinearParams> linear_rows() {
   static const KernelRow<LinearParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", linear_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", linear_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", linear_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", linear_avx512},
+      {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", linear_bf16}};
   return kRows;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/linear/linear.h"
 
+#include <fmt/format.h>
+
 #include "kernels/op_cases.h"
 #include "kernels/quantize/rounding.h"
 
@@ -107,6 +109,60 @@ TEST(Linear, EveryRowHandlesRaggedInputsBiasAndAccumulation) {
                               .add = true};
         });
       }
+    }
+  }
+}
+
+// Scales, weights and activations from one end of their range to the other, as far as fp32 holds every product exactly.
+TEST(Linear, EveryRowEqualsTheReferenceOnExtremeValues) {
+  Rng rng(17);
+  const int64_t in = 192, out = 70;
+  struct Band {
+    uint32_t scale_low, scale_high;     // also the exponents of bf16 weights
+    std::vector<uint32_t> x_exponents;  // lowest of eight
+  };
+  const std::vector<Band> bands = {{0, 60, {125, 140, 180}}, {60, 120, {62, 100, 127}}, {160, 250, {0, 20, 60, 100}}};
+  for (const int64_t rows : {1, 3, 12}) {
+    for (const Band& band : bands) {
+      const auto draw = [&] {
+        return band.scale_low + static_cast<uint32_t>(rng.below(band.scale_high - band.scale_low));
+      };
+      OwnedWeights weights[] = {random_fp8(rng, out, in), random_fp4(rng, out, in), random_bf16_matrix(rng, out, in)};
+      for (int w = 0; w < 2; ++w)
+        for (uint8_t& scale : weights[w].scales) scale = static_cast<uint8_t>(draw());
+      for (bf16& value : weights[2].values) value.bits = static_cast<uint16_t>((rng.next_u32() & 0x807F) | draw() << 7);
+      for (const uint32_t exponent : band.x_exponents) {
+        std::vector<bf16> x(static_cast<size_t>(rows * in));
+        for (bf16& value : x)
+          value.bits = static_cast<uint16_t>((rng.next_u32() & 0x807F) | (exponent + rng.below(8)) << 7);
+        for (const OwnedWeights& w : weights) {
+          SCOPED_TRACE(fmt::format("{} rows, scales from {}, exponent {}, kind {}", rows, band.scale_low, exponent,
+                                   pick(w).index()));
+          expect_rows_agree(linear_rows(), std::vector<float>(static_cast<size_t>(rows * out)), [&](auto& y) {
+            return LinearParams{.x = {x.data(), {rows, in}}, .weight = pick(w), .out_f32 = {y.data(), {rows, out}}};
+          });
+        }
+      }
+    }
+  }
+}
+
+// Long rows: lane sums travel over several panels.
+TEST(Linear, EveryRowEqualsTheReferenceOnLongRows) {
+  Rng rng(18);
+  for (const int64_t in : {1024, 2080, 2304}) {
+    const int64_t rows = 101, out = 45;
+    const OwnedWeights weights[] = {random_fp8(rng, out, in), random_fp4(rng, out, in),
+                                    random_bf16_matrix(rng, out, in)};
+    const auto x = random_bf16(rng, rows * in, 1.f);
+    for (const OwnedWeights& w : weights) {
+      SCOPED_TRACE(std::to_string(in) + " kind " + std::to_string(pick(w).index()));
+      expect_rows_agree(linear_rows(), std::vector<float>(static_cast<size_t>(rows * out)), [&](auto& y) {
+        return LinearParams{.x = {x.data(), {rows, in}},
+                            .weight = pick(w),
+                            .round_activation = true,
+                            .out_f32 = {y.data(), {rows, out}}};
+      });
     }
   }
 }

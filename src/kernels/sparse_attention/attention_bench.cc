@@ -10,7 +10,7 @@ using namespace bench_ops;
 
 Status bench_attention(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
-  const double peak = measure_fma_flops(machine.level) * machine.context.num_threads();
+  const double peak = measure_fma_peak(machine.level).flops * machine.context.num_threads();
   const int64_t heads = 64, head_dim = 512, entries = 4096, top_k = 512, capacity = 192, rows_per_block = 64;
   const int64_t window_bytes = row_bytes(RowFormat::kFp8Block32, head_dim),
                 global_bytes = row_bytes(RowFormat::kFp4Group16, head_dim);
@@ -48,7 +48,7 @@ Status bench_attention(const BenchOptions& options, BenchReport& report) {
                                              {table.data(), {1, entries / rows_per_block}}},
                                   .out = {out.data(), {rows, heads, head_dim}}};
     const double seconds =
-        median_seconds(options.quick ? 1 : 5, [&] { machine.kernels.sparse_attention(machine.context, p); });
+        machine.seconds(options.quick ? 1 : 5, [&] { machine.kernels.sparse_attention(machine.context, p); });
     report.add({.name = "640 entries, rows " + std::to_string(rows),
                 .value = estimate(p).flops / seconds / 1e9,
                 .unit = "GFLOP/s",

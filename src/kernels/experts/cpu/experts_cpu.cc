@@ -1,58 +1,115 @@
 // SPDX-License-Identifier: MIT
-// The CPU rows of the expert ops: one expert after the other, each linear cut into its own tiles.
-#include <cstring>
+// The CPU rows of the expert ops. All experts of a launch share two loops, so that threads spread over experts as well
+// as over their outputs: the first forms a tile of gate and up, 32 outputs each, and from them at once the tile's block
+// of hidden values, clamped, weighted, rounded to bf16 and prepared (rounded to e4m3 with its scale) for the second,
+// the product with w2. Rows of x are prepared once, however many experts they go to.
+#include <algorithm>
 
+#include "base/range.h"
 #include "kernels/experts/cpu/experts_kernels.h"
 #include "kernels/experts/experts.h"
+#include "kernels/linear/cpu/weight_tile.h"
 
 namespace deepinfer {
-
-void linear_avx2(const ExecutionContext& context, const LinearParams& params);
-void linear_avx512(const ExecutionContext& context, const LinearParams& params);
-
 namespace {
 
 struct Level {
-  void (*linear)(const ExecutionContext& context, const LinearParams& params);
+  const TileKernels& tiles;
   const ExpertKernels& kernels;
 };
 
 const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }
 uint16_t* words(bf16* p) { return reinterpret_cast<uint16_t*>(p); }
 
-View<const bf16, dim::rows, dim::in> gather(const ExecutionContext& context, const ExpertsParams& p, int64_t begin,
-                                            int64_t end) {
-  const int64_t hidden = p.x.size[1];
-  if (!p.token.data) return {p.x.row(begin), {end - begin, hidden}, {p.x.stride[0], 1}};
-  if (end - begin == 1) return {p.x.row(p.token(begin)), {1, hidden}};
-  bf16* x = context.scratch->take<bf16>((end - begin) * hidden);
-  for (int64_t a = begin; a < end; ++a)
-    std::memcpy(x + (a - begin) * hidden, p.x.row(p.token(a)), static_cast<size_t>(hidden) * sizeof(bf16));
-  return {x, {end - begin, hidden}};
+// Up to kTileRows assignments of one expert.
+struct Group {
+  const ExpertMatrices* expert;
+  int64_t begin, size;
+};
+
+struct Plan {
+  const ExpertsParams& p;
+  const Level& level;
+  Group* groups;
+  int64_t num_groups;
+  uint8_t *x, *hidden;  // prepared rows: of tokens, of assignments
+  int64_t x_row_bytes, hidden_row_bytes;
+  uint8_t* workspaces;
+  int64_t workspace_bytes;
+  uint8_t* workspace(int worker) const { return workspaces + worker * workspace_bytes; }
+};
+
+int64_t fill_groups(const ExpertsParams& p, Group* groups) {
+  int64_t num = 0;
+  for (size_t e = 0; e < p.experts.size(); ++e)
+    for (int64_t a = p.begin(e); a < p.begin(e + 1); a += kTileRows)
+      groups[num++] = {&p.experts[e], a, std::min<int64_t>(kTileRows, p.begin(e + 1) - a)};
+  return num;
 }
 
-void run_expert(const ExecutionContext& context, const ExpertsParams& p, const Level& level, const ExpertMatrices& m,
-                int64_t begin, int64_t end) {
-  const Scratch::Frame frame(*context.scratch);
-  const int64_t rows = end - begin, inner = num_outputs(m.w1);
-  const View<const bf16, dim::rows, dim::in> x = gather(context, p, begin, end);
-  const View<bf16, dim::rows, dim::out> gate(context.scratch->take<bf16>(rows * inner), {rows, inner}),
-      up(context.scratch->take<bf16>(rows * inner), {rows, inner});
-  level.linear(context, {.x = x, .weight = m.w1, .round_activation = true, .out = gate});
-  level.linear(context, {.x = x, .weight = m.w3, .round_activation = true, .out = up});
-  for_each_item(context, rows, 32 * static_cast<double>(rows * inner), [&](int64_t r, int) {
-    level.kernels.swiglu(words(gate.row(r)), words(up.row(r)), p.swiglu_limit,
-                         p.weight.data ? &p.weight(begin + r) : nullptr, inner);
-  });
-  level.linear(context, {.x = {gate.data, {rows, inner}},
-                         .weight = m.w2,
-                         .round_activation = true,
-                         .out = {p.out.row(begin), {rows, p.out.size[1]}, p.out.stride}});
+void run_hidden_tile(const Plan& plan, const Group& group, int64_t tile, int worker) {
+  const ExpertsParams& p = plan.p;
+  const int64_t inner = num_outputs(group.expert->w1), begin = tile * kTileOut,
+                size = std::min(kTileOut, inner - begin);
+  const uint8_t* rows[kTileRows] = {};
+  for (int64_t r = 0; r < group.size; ++r) {
+    const int64_t a = group.begin + r;
+    rows[r] = plan.x + (p.token.data ? p.token(a) : a) * plan.x_row_bytes;
+  }
+  alignas(64) float gate[kTileRows * kTileOut], up[kTileRows * kTileOut];
+  plan.level.tiles.multiply({group.expert->w1, begin, size}, rows, group.size, plan.workspace(worker), gate);
+  plan.level.tiles.multiply({group.expert->w3, begin, size}, rows, group.size, plan.workspace(worker), up);
+  for (int64_t r = 0; r < group.size; ++r) {
+    const int64_t a = group.begin + r;
+    uint16_t hidden[kTileOut];
+    plan.level.kernels.swiglu(gate + r * kTileOut, up + r * kTileOut, p.swiglu_limit,
+                              p.weight.data ? &p.weight(a) : nullptr, size, hidden);
+    plan.level.tiles.prepare(hidden, begin, size, inner, true, plan.hidden + a * plan.hidden_row_bytes);
+  }
+}
+
+void run_output_tile(const Plan& plan, const Group& group, int64_t tile, int worker) {
+  const int64_t begin = tile * kTileOut, size = std::min(kTileOut, plan.p.out.size[1] - begin);
+  const uint8_t* rows[kTileRows] = {};
+  for (int64_t r = 0; r < group.size; ++r) rows[r] = plan.hidden + (group.begin + r) * plan.hidden_row_bytes;
+  alignas(64) float y[kTileRows * kTileOut];
+  plan.level.tiles.multiply({group.expert->w2, begin, size}, rows, group.size, plan.workspace(worker), y);
+  for (int64_t r = 0; r < group.size; ++r)
+    for (int64_t i = 0; i < size; ++i) plan.p.out.row(group.begin + r)[begin + i] = to_bf16(y[r * kTileOut + i]);
 }
 
 void experts(const ExecutionContext& context, const ExpertsParams& p, const Level& level) {
-  for (size_t e = 0; e < p.experts.size(); ++e)
-    if (p.begin(e) < p.begin(e + 1)) run_expert(context, p, level, p.experts[e], p.begin(e), p.begin(e + 1));
+  const Scratch::Frame frame(*context.scratch);
+  const int64_t hidden = p.x.size[1], assignments = p.out.size[0];
+  int64_t inner = 0, num_groups_max = 0;
+  for (size_t e = 0; e < p.experts.size(); ++e) {
+    if (p.begin(e) == p.begin(e + 1)) continue;
+    inner = std::max(inner, num_outputs(p.experts[e].w1));
+    num_groups_max += ceil_div<int64_t>(p.begin(e + 1) - p.begin(e), kTileRows);
+  }
+  if (num_groups_max == 0) return;
+  Plan plan{p, level, context.scratch->take<Group>(num_groups_max), 0};
+  plan.num_groups = fill_groups(p, plan.groups);
+  plan.x_row_bytes = level.tiles.row_bytes(hidden);
+  plan.hidden_row_bytes = level.tiles.row_bytes(inner);
+  plan.x = context.scratch->take<uint8_t>(p.x.size[0] * plan.x_row_bytes);
+  plan.hidden = context.scratch->take<uint8_t>(assignments * plan.hidden_row_bytes);
+  plan.workspace_bytes = std::max(level.tiles.workspace_bytes(hidden), level.tiles.workspace_bytes(inner));
+  plan.workspaces = context.scratch->take<uint8_t>(context.num_threads() * plan.workspace_bytes);
+  const double work = static_cast<double>(assignments) * static_cast<double>(hidden * inner);
+  for_each_item(context, p.x.size[0], static_cast<double>(p.x.num_elements()), [&](int64_t r, int) {
+    level.tiles.prepare(words(p.x.row(r)), 0, hidden, hidden, true, plan.x + r * plan.x_row_bytes);
+  });
+  // Items run over the outputs of one group before the next: the weights are read in order.
+  const int64_t hidden_tiles = ceil_div(inner, kTileOut), output_tiles = ceil_div(hidden, kTileOut);
+  for_each_item(context, plan.num_groups * hidden_tiles, 2 * work, [&](int64_t item, int worker) {
+    const Group& group = plan.groups[item / hidden_tiles];
+    if (const int64_t tile = item % hidden_tiles; tile * kTileOut < num_outputs(group.expert->w1))
+      run_hidden_tile(plan, group, tile, worker);
+  });
+  for_each_item(context, plan.num_groups * output_tiles, work, [&](int64_t item, int worker) {
+    run_output_tile(plan, plan.groups[item / output_tiles], item % output_tiles, worker);
+  });
 }
 
 void expert_combine(const ExecutionContext& context, const ExpertCombineParams& p, const ExpertKernels& kernels) {
@@ -71,10 +128,13 @@ void expert_combine(const ExecutionContext& context, const ExpertCombineParams& 
 }  // namespace
 
 void experts_avx2(const ExecutionContext& c, const ExpertsParams& p) {
-  experts(c, p, {linear_avx2, experts_kernels_avx2()});
+  experts(c, p, {tile_kernels_avx2(), experts_kernels_avx2()});
 }
 void experts_avx512(const ExecutionContext& c, const ExpertsParams& p) {
-  experts(c, p, {linear_avx512, experts_kernels_avx512()});
+  experts(c, p, {tile_kernels_avx512(), experts_kernels_avx512()});
+}
+void experts_bf16(const ExecutionContext& c, const ExpertsParams& p) {
+  experts(c, p, {tile_kernels_bf16(), experts_kernels_avx512()});
 }
 void expert_combine_avx2(const ExecutionContext& c, const ExpertCombineParams& p) {
   expert_combine(c, p, experts_kernels_avx2());

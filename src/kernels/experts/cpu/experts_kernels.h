@@ -7,8 +7,9 @@
 namespace deepinfer {
 
 struct ExpertKernels {
-  // gate[i] = bf16( silu(min(gate, limit)) * clamp(up) * weight ); limit 0 = no clamp, weight null = none.
-  void (*swiglu)(uint16_t* gate, const uint16_t* up, float limit, const float* weight, int64_t size);
+  // hidden[i] = bf16( silu(min(bf16(gate), limit)) * clamp(bf16(up)) * weight ); limit 0 = no clamp, weight null =
+  // none. gate and up have room for a multiple of sixteen.
+  void (*swiglu)(const float* gate, const float* up, float limit, const float* weight, int64_t size, uint16_t* hidden);
   // out = bf16(sum of the rows in order).
   void (*sum_rows)(const uint16_t* const* rows, int64_t num_rows, int64_t size, uint16_t* out);
 };

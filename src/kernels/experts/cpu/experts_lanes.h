@@ -16,12 +16,12 @@ V16 swiglu16(V16 gate, V16 up, float limit, const float* weight) {
   return weight ? mul(hidden, set16(*weight)) : hidden;
 }
 
-void swiglu(uint16_t* gate, const uint16_t* up, float limit, const float* weight, int64_t size) {
-  int64_t i = 0;
-  for (; i + 16 <= size; i += 16) store_bf16(gate + i, swiglu16(load_bf16(gate + i), load_bf16(up + i), limit, weight));
-  if (i < size)
-    store_some_bf16(gate + i, size - i,
-                    swiglu16(load_some_bf16(gate + i, size - i), load_some_bf16(up + i, size - i), limit, weight));
+void swiglu(const float* gate, const float* up, float limit, const float* weight, int64_t size, uint16_t* hidden) {
+  for (int64_t i = 0; i < size; i += 16) {
+    const V16 values = swiglu16(round_bf16(load16(gate + i)), round_bf16(load16(up + i)), limit, weight);
+    if (size - i >= 16) store_bf16(hidden + i, values);
+    else store_some_bf16(hidden + i, size - i, values);
+  }
 }
 
 void sum_rows(const uint16_t* const* rows, int64_t num_rows, int64_t size, uint16_t* out) {

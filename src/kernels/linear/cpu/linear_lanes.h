@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "kernels/lanes/cpu/panel_lanes.h"
 #include "kernels/linear/cpu/linear_kernels.h"
+#include "kernels/linear/cpu/panel_sums.h"
 
 namespace deepinfer {
 namespace {
@@ -18,9 +18,7 @@ inline float e8m0(uint8_t code) {
   return value;
 }
 
-inline int64_t padded(int64_t in) { return (in + 31) / 32 * 32; }
-
-void prepare_row(const uint16_t* x, int64_t in, bool round, float* out) {
+void prepare(const uint16_t* x, int64_t in, bool round, float* out) {
   int64_t k = 0;
   for (; k + 32 <= in; k += 32) {
     V16 a = load_bf16(x + k), b = load_bf16(x + k + 16);
@@ -76,7 +74,7 @@ struct Bf16Source {
 };
 
 template <int kRows, int kX, typename Source>
-void walk(const Source& source, const float* x, int64_t x_stride, float* y, int64_t y_stride) {
+void walk(const Source& source, const float* const* x, float* y, int64_t y_stride) {
   V16 acc[kX][kRows];
   for (auto& row : acc)
     for (V16& a : row) a = zero16();
@@ -85,8 +83,8 @@ void walk(const Source& source, const float* x, int64_t x_stride, float* y, int6
     V16 x0[kX], x1[kX];
 #pragma GCC unroll 8
     for (int m = 0; m < kX; ++m) {
-      x0[m] = load16(x + m * x_stride + k);
-      x1[m] = load16(x + m * x_stride + k + 16);
+      x0[m] = load16(x[m] + k);
+      x1[m] = load16(x[m] + k + 16);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -99,8 +97,8 @@ void walk(const Source& source, const float* x, int64_t x_stride, float* y, int6
   for (int r = 0; r < kRows && k < source.in; ++r) {
     const V16Pair w = source.load_last(r, k);
     for (int m = 0; m < kX; ++m)
-      acc[m][r] = add_exact_product(add_exact_product(acc[m][r], w.first, load16(x + m * x_stride + k)), w.second,
-                                    load16(x + m * x_stride + k + 16));
+      acc[m][r] =
+          add_exact_product(add_exact_product(acc[m][r], w.first, load16(x[m] + k)), w.second, load16(x[m] + k + 16));
   }
 #pragma GCC unroll 8
   for (int m = 0; m < kX; ++m)
@@ -110,21 +108,20 @@ void walk(const Source& source, const float* x, int64_t x_stride, float* y, int6
 
 // rows(o) gives the weights from output o on.
 template <int kRows, int kX, typename Rows>
-void walk_outputs(const Rows& rows, const float* x, int64_t x_stride, int64_t num_out, float* y, int64_t y_stride) {
+void walk_outputs(const Rows& rows, const float* const* x, int64_t num_out, float* y, int64_t y_stride) {
   int64_t o = 0;
-  for (; o + kRows <= num_out; o += kRows) walk<kRows, kX>(rows(o), x, x_stride, y + o, y_stride);
-  for (; o < num_out; ++o) walk<1, kX>(rows(o), x, x_stride, y + o, y_stride);
+  for (; o + kRows <= num_out; o += kRows) walk<kRows, kX>(rows(o), x, y + o, y_stride);
+  for (; o < num_out; ++o) walk<1, kX>(rows(o), x, y + o, y_stride);
 }
 
 template <typename Rows>
 void walk_few(const Rows& rows, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
   int64_t m = 0;
   for (; m + kFewX <= x.size; m += kFewX)
-    walk_outputs<kFewRows, kFewX>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
+    walk_outputs<kFewRows, kFewX>(rows, x.rows + m, num_out, y + m * y_stride, y_stride);
   for (; kFewX > 2 && m + 2 <= x.size; m += 2)
-    walk_outputs<kFewRows, 2>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
-  for (; m < x.size; ++m)
-    walk_outputs<kGemvRows, 1>(rows, x.data + m * x.stride, x.stride, num_out, y + m * y_stride, y_stride);
+    walk_outputs<kFewRows, 2>(rows, x.rows + m, num_out, y + m * y_stride, y_stride);
+  for (; m < x.size; ++m) walk_outputs<kGemvRows, 1>(rows, x.rows + m, num_out, y + m * y_stride, y_stride);
 }
 
 void fp8_rows(const uint8_t* codes, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
@@ -138,29 +135,44 @@ void bf16_rows(const uint16_t* values, int64_t in, const FewRows& x, int64_t num
   walk_few([=](int64_t o) { return Bf16Source{values + o * in, in}; }, x, num_out, y, y_stride);
 }
 
-void unpack_fp8(const uint8_t* codes, const uint8_t* scales, int64_t in, int64_t num_out, float* out) {
-  for (int64_t o = 0; o < num_out; ++o) {
-    for (int64_t k = 0; k < in; k += 32) {
+void unpack_fp8(const uint8_t* codes, const uint8_t* scales, int64_t in, const PanelShape& shape, float* out) {
+  const int64_t end = shape.k_begin + shape.k_size;
+  for (int64_t o = 0; o < shape.num_out; ++o) {
+    for (int64_t k = shape.k_begin; k < end; k += 32, out += 32) {
       const V16 scale = set16(e8m0(scales[k / 32])), bias = set16(256.f);
-      const V16Pair w = k + 32 <= in ? load_e4m3(codes + o * in + k) : load_some_e4m3(codes + o * in + k, in - k);
-      store16(out + o * padded(in) + k, mul(mul(w.first, bias), scale));
-      store16(out + o * padded(in) + k + 16, mul(mul(w.second, bias), scale));
+      const V16Pair w = k + 32 <= end ? load_e4m3(codes + o * in + k) : load_some_e4m3(codes + o * in + k, end - k);
+      store16(out, mul(mul(w.first, bias), scale));
+      store16(out + 16, mul(mul(w.second, bias), scale));
     }
   }
 }
-void unpack_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, int64_t num_out, float* out) {
-  for (int64_t k = 0; k < num_out * in; k += 32) {
-    const V16Pair w = load_e2m1(codes + k / 2, e8m0(scales[k / 32]));
-    store16(out + k, w.first);
-    store16(out + k + 16, w.second);
+void unpack_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, const PanelShape& shape, float* out) {
+  for (int64_t o = 0; o < shape.num_out; ++o) {
+    for (int64_t k = o * in + shape.k_begin; k < o * in + shape.k_begin + shape.k_size; k += 32, out += 32) {
+      const V16Pair w = load_e2m1(codes + k / 2, e8m0(scales[k / 32]));
+      store16(out, w.first);
+      store16(out + 16, w.second);
+    }
   }
 }
-void unpack_bf16(const uint16_t* values, int64_t in, int64_t num_out, float* out) {
-  for (int64_t o = 0; o < num_out; ++o) prepare_row(values + o * in, in, false, out + o * padded(in));
+void unpack_bf16(const uint16_t* values, int64_t in, const PanelShape& shape, float* out) {
+  for (int64_t o = 0; o < shape.num_out; ++o)
+    prepare(values + o * in + shape.k_begin, shape.k_size, false, out + o * shape.width());
 }
 
-constexpr LinearKernels kLinearKernels = {prepare_row, fold_scales, fp8_rows,    fp4_rows, bf16_rows,
-                                          unpack_fp8,  unpack_fp4,  unpack_bf16, panel};
+struct LaneTerms {
+  using Element = float;
+  using Value = V16;
+  static constexpr int kTerms = 16;
+  static V16 load(const float* p) { return load16(p); }
+  static V16 add_products(V16 sum, V16 x, V16 w) { return add_exact_product(sum, x, w); }
+};
+void panel(const float* const* x, int64_t num_x, const float* weights, const PanelShape& shape, const PanelSums& sums) {
+  multiply_panel<LaneTerms>(x, num_x, weights, shape, sums);
+}
+
+constexpr LinearKernels kLinearKernels = {prepare,    fold_scales, fp8_rows,    fp4_rows, bf16_rows,
+                                          unpack_fp8, unpack_fp4,  unpack_bf16, panel};
 
 }  // namespace
 }  // namespace deepinfer

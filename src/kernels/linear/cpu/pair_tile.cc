@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// Tiles over bf16 pairs (level bf16): as lane_tile.cc with half the bytes and twice the products an instruction. A tile
+// with a value that is not plain (lanes_bf16.h) is computed over fp32 lanes, row by row, so that the bits never differ.
+#include <algorithm>
+
+#include "base/range.h"
+#include "kernels/linear/cpu/linear_kernels.h"
+#include "kernels/linear/cpu/weight_tile.h"
+
+namespace deepinfer {
+namespace {
+
+constexpr int64_t kPanelOut = 8, kPanelColumns = 1024;
+constexpr int64_t kFewRowsMost = 8;
+
+const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }
+
+// A prepared row: pairs, then a flag per block.
+int64_t num_words(int64_t in) { return round_up<int64_t>(in, 128); }
+int64_t num_blocks(int64_t in) { return ceil_div<int64_t>(in, 32); }
+const uint8_t* flags_of(const uint16_t* row, int64_t in) {
+  return reinterpret_cast<const uint8_t*>(row + num_words(in));
+}
+int64_t row_bytes(int64_t in) { return 2 * num_words(in) + round_up<int64_t>(num_blocks(in), 64); }
+// Folded activations of a few rows, or a panel and the sums of a tile, or an fp32 row twice.
+int64_t workspace_bytes(int64_t in) {
+  const int64_t few = 2 * kFewRowsMost * num_words(in),
+                panel = 2 * kPanelOut * kPanelColumns + (in > kPanelColumns ? kTileRows * kTileOut * 64 : 0);
+  return std::max({few, panel, 8 * num_words(in)});
+}
+
+void prepare(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, uint8_t* row) {
+  auto* pairs = reinterpret_cast<uint16_t*>(row);
+  pair_kernels_bf16().prepare(x, size, round, pairs + begin, row + 2 * num_words(in) + begin / 32);
+  if (begin + size == in) std::fill(pairs + round_up<int64_t>(in, 32), pairs + num_words(in), uint16_t{0});
+}
+
+bool weight_plain(const WeightTile& tile) {
+  if (const auto* fp8 = std::get_if<Fp8Matrix>(&tile.weight))
+    return pair_kernels_bf16().scales_plain(fp8->row_scales(tile.out_begin), fp8->scale_columns());
+  if (const auto* fp4 = std::get_if<Fp4Matrix>(&tile.weight))
+    return pair_kernels_bf16().scales_plain(fp4->row_scales(tile.out_begin), tile.out_size * fp4->scale_columns());
+  return true;  // found out when it is unpacked
+}
+
+void multiply_in_lanes(const LinearKernels& k, const WeightTile& tile, const uint16_t* row, float* workspace,
+                       float* y) {
+  const int64_t in = num_inputs(tile.weight), begin = tile.out_begin;
+  float* folded = workspace + num_words(in);
+  pair_kernels_bf16().widen(row, in, workspace);
+  const float* x = workspace;
+  if (const auto* fp8 = std::get_if<Fp8Matrix>(&tile.weight)) {
+    k.fold_scales(workspace, in, fp8->row_scales(begin), folded);
+    x = folded;
+    k.fp8_rows(fp8->row(begin), in, {&x, 1}, tile.out_size, y, kTileOut);
+  } else if (const auto* fp4 = std::get_if<Fp4Matrix>(&tile.weight)) {
+    k.fp4_rows(fp4->row(begin), fp4->row_scales(begin), in, {&x, 1}, tile.out_size, y, kTileOut);
+  } else {
+    k.bf16_rows(words(std::get<Bf16Matrix>(tile.weight).row(begin)), in, {&x, 1}, tile.out_size, y, kTileOut);
+  }
+}
+
+void multiply_few(const WeightTile& tile, const uint16_t* const* x, int64_t num_x, uint16_t* folded, float* y) {
+  const PairKernels& k = pair_kernels_bf16();
+  const int64_t in = num_inputs(tile.weight), begin = tile.out_begin;
+  if (const auto* fp8 = std::get_if<Fp8Matrix>(&tile.weight)) {
+    const uint16_t* rows[kFewRowsMost] = {};
+    for (int64_t m = 0; m < num_x; ++m) {
+      rows[m] = folded + m * num_words(in);
+      k.fold_scales(x[m], in, fp8->row_scales(begin), folded + m * num_words(in));
+    }
+    k.fp8_rows(fp8->row(begin), in, rows, num_x, tile.out_size, y, kTileOut);
+  } else {
+    const auto& fp4 = std::get<Fp4Matrix>(tile.weight);
+    k.fp4_rows(fp4.row(begin), fp4.row_scales(begin), in, x, num_x, tile.out_size, y, kTileOut);
+  }
+}
+
+bool unpack(const WeightMatrix& weight, int64_t begin, const PanelShape& shape, uint16_t* panel) {
+  const PairKernels& k = pair_kernels_bf16();
+  const int64_t in = num_inputs(weight);
+  if (const auto* fp8 = std::get_if<Fp8Matrix>(&weight))
+    k.unpack_fp8(fp8->row(begin), fp8->row_scales(begin), in, shape, panel);
+  else if (const auto* fp4 = std::get_if<Fp4Matrix>(&weight))
+    k.unpack_fp4(fp4->row(begin), fp4->row_scales(begin), in, shape, panel);
+  else return k.unpack_bf16(words(std::get<Bf16Matrix>(weight).row(begin)), in, shape, panel);
+  return true;
+}
+
+bool multiply_panels(const WeightTile& tile, const uint16_t* const* x, int64_t num_x, uint8_t* workspace, float* y) {
+  const int64_t in = num_inputs(tile.weight);
+  auto* panel = reinterpret_cast<uint16_t*>(workspace);
+  auto* sums = reinterpret_cast<float*>(panel + kPanelOut * kPanelColumns);
+  for (int64_t begin = 0; begin < in; begin += kPanelColumns) {
+    for (int64_t o = 0; o < tile.out_size; o += kPanelOut) {
+      const PanelShape shape{begin, std::min(kPanelColumns, in - begin), std::min(kPanelOut, tile.out_size - o)};
+      if (!unpack(tile.weight, tile.out_begin + o, shape, panel)) return false;
+      pair_kernels_bf16().panel(x, num_x, panel, shape,
+                                {sums + o * kTileRows * 16, begin == 0, begin + kPanelColumns >= in, y + o, kTileOut});
+    }
+  }
+  return true;
+}
+
+void multiply(const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace, float* y) {
+  const auto* x = reinterpret_cast<const uint16_t* const*>(rows);
+  const int64_t in = num_inputs(tile.weight);
+  bool plain = weight_plain(tile);
+  for (int64_t m = 0; m < num_rows && plain; ++m)
+    plain = pair_kernels_bf16().flags_clear(flags_of(x[m], in), num_blocks(in));
+  // A few rows of bf16 weights are bound by memory over fp32 lanes already.
+  const bool few = num_rows <= kFewRowsMost, packed = !std::holds_alternative<Bf16Matrix>(tile.weight);
+  if (plain && few && packed) return multiply_few(tile, x, num_rows, reinterpret_cast<uint16_t*>(workspace), y);
+  if (plain && num_rows > 2 && multiply_panels(tile, x, num_rows, workspace, y)) return;
+  for (int64_t m = 0; m < num_rows; ++m)
+    multiply_in_lanes(linear_kernels_avx512(), tile, x[m], reinterpret_cast<float*>(workspace), y + m * kTileOut);
+}
+
+}  // namespace
+
+const TileKernels& tile_kernels_bf16() {
+  static constexpr TileKernels kTileKernels = {row_bytes, prepare, workspace_bytes, multiply};
+  return kTileKernels;
+}
+
+}  // namespace deepinfer

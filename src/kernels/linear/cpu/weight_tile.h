@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// What the CPU rows of the linear and expert ops are built from: prepared activation rows times a tile of packed
+// weights. A tile is 32 outputs (one scale row of an Fp8Matrix) by up to 96 activation rows; each result is one sum in
+// lane order, whatever tile it falls in and whatever other rows stand there.
+#pragma once
+
+#include "kernels/linear/linear.h"
+
+namespace deepinfer {
+
+inline constexpr int64_t kTileOut = 32, kTileRows = 96;
+
+struct WeightTile {
+  const WeightMatrix& weight;
+  int64_t out_begin, out_size;  // out_begin is a multiple of 32 within its group
+};
+
+// One level of instructions. Prepared rows and workspaces are opaque bytes, aligned to 64.
+struct TileKernels {
+  int64_t (*row_bytes)(int64_t in);
+  // Columns [begin, begin + size) of a row of `in` activations, begin a multiple of 32 and size too unless the row ends
+  // there. With round also through e4m3 with a power-of-two scale per 32 columns. Columns may be prepared in any order
+  // and on any threads.
+  void (*prepare)(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, uint8_t* row);
+  int64_t (*workspace_bytes)(int64_t in);  // of one worker
+  // y[m * kTileOut + o] = dot(row m, weight row out_begin + o).
+  void (*multiply)(const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace, float* y);
+};
+
+const TileKernels& tile_kernels_avx2();
+const TileKernels& tile_kernels_avx512();
+const TileKernels& tile_kernels_bf16();
+
+}  // namespace deepinfer
