@@ -9,6 +9,7 @@
 // chosen. Thread: one launcher at a time per context; the pool's threads work inside a launch only.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -107,9 +108,18 @@ void for_each_item(const ExecutionContext& context, int64_t num_items, double wo
     for (int64_t i = 0; i < num_items; ++i) body(i, 0);
     return;
   }
+  // Threads take runs of neighbouring items, so that each reads its weights in order; the last runs are short, lest all
+  // wait for one.
   std::atomic<int64_t> next{0};
+  const int64_t run_max = std::max<int64_t>(1, num_items / (8 * context.num_threads()));
   context.pool->parallel_for(context.num_threads(), [&](int64_t worker) {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < num_items;) body(i, static_cast<int>(worker));
+    for (;;) {
+      const int64_t left = num_items - next.load(std::memory_order_relaxed),
+                    run = std::clamp<int64_t>(left / (2 * context.num_threads()), 1, run_max);
+      const int64_t begin = next.fetch_add(run, std::memory_order_relaxed);
+      if (begin >= num_items) return;
+      for (int64_t i = begin; i < std::min(begin + run, num_items); ++i) body(i, static_cast<int>(worker));
+    }
   });
 }
 

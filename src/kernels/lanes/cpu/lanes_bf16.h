@@ -124,18 +124,18 @@ alignas(64) constexpr E2m1Tables kE2m1Tables = make_e2m1_tables();
 // Block `g` of the 128 e2m1 codes in `bytes`; `shifted` is `bytes` moved right by four bits. Upper bits of an index are
 // whatever stands beside the code: the table repeats and the instruction looks at five.
 struct E2m1Order {
-  __m512i index[4];
-  E2m1Order() {
-    alignas(64) uint8_t order[64];
-    for (int lane = 0; lane < 16; ++lane) {
-      const int shifted = lane % 2 * 64, byte = lane / 2;
-      order[4 * lane] = order[4 * lane + 1] = static_cast<uint8_t>(shifted + byte + 8);
-      order[4 * lane + 2] = order[4 * lane + 3] = static_cast<uint8_t>(shifted + byte);
-    }
-    index[0] = _mm512_load_si512(order);
-    for (int g = 1; g < 4; ++g) index[g] = _mm512_add_epi8(index[0], _mm512_set1_epi8(static_cast<char>(16 * g)));
-  }
+  alignas(64) uint8_t bytes[4][64];
 };
+constexpr E2m1Order make_e2m1_order() {
+  E2m1Order order{};
+  for (int g = 0; g < 4; ++g)
+    for (int lane = 0; lane < 16; ++lane)
+      for (int i = 0; i < 4; ++i)
+        order.bytes[g][4 * lane + i] = static_cast<uint8_t>(lane % 2 * 64 + 16 * g + lane / 2 + (i < 2 ? 8 : 0));
+  return order;
+}
+alignas(64) constexpr E2m1Order kE2m1Order = make_e2m1_order();
+inline __m512i e2m1_order(int g) { return _mm512_load_si512(kE2m1Order.bytes[g]); }
 inline Pairs pair_e2m1(__m512i bytes, __m512i shifted, __m512i order, uint8_t scale) {
   return {_mm512_permutexvar_epi16(_mm512_permutex2var_epi8(bytes, order, shifted),
                                    _mm512_load_si512(kE2m1Tables.values[scale - kPlainScaleLow]))};

@@ -49,22 +49,30 @@ void fold_scales(const float* x, int64_t in, const uint8_t* scales, float* out) 
   }
 }
 
-// Weights in their packed forms: 32 values of row r from column k, or the last few.
+void fetch(const void* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
+
+// Weights in their packed forms: 32 values of row r from column k, or the last few. ahead() fetches what is walked
+// later.
 struct Fp8Source {
   const uint8_t* codes;
   int64_t in;
+  void ahead(int r, int64_t k) const { fetch(codes + r * in + k); }
   V16Pair load(int r, int64_t k) const { return load_e4m3(codes + r * in + k); }
   V16Pair load_last(int r, int64_t k) const { return load_some_e4m3(codes + r * in + k, in - k); }
 };
 struct Fp4Source {
   const uint8_t *codes, *scales;
   int64_t in;
+  void ahead(int r, int64_t k) const {
+    if (k % 128 == 0) fetch(codes + (r * in + k) / 2);
+  }
   V16Pair load(int r, int64_t k) const { return load_e2m1(codes + (r * in + k) / 2, e8m0(scales[(r * in + k) / 32])); }
   V16Pair load_last(int, int64_t) const { return {zero16(), zero16()}; }  // `in` is a multiple of 32
 };
 struct Bf16Source {
   const uint16_t* values;
   int64_t in;
+  void ahead(int r, int64_t k) const { fetch(values + r * in + k); }
   V16Pair load(int r, int64_t k) const { return {load_bf16(values + r * in + k), load_bf16(values + r * in + k + 16)}; }
   V16Pair load_last(int r, int64_t k) const {
     const int64_t rest = in - k;
@@ -88,6 +96,7 @@ void walk(const Source& source, const float* const* x, float* y, int64_t y_strid
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
+      source.ahead(r + kRows, k);
       const V16Pair w = source.load(r, k);
 #pragma GCC unroll 8
       for (int m = 0; m < kX; ++m)

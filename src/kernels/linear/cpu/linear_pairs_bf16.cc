@@ -37,11 +37,13 @@ bool flags_clear(const uint8_t* flags, int64_t size) {
   return _mm512_test_epi8_mask(any, any) == 0;
 }
 
+// Also fetches what follows: the scales of the next tile, which nothing else would ask for in time.
 bool scales_plain(const uint8_t* scales, int64_t size) {
   const __m512i low = _mm512_set1_epi8(kPlainScaleLow), width = _mm512_set1_epi8(kPlainScaleHigh - kPlainScaleLow);
   __mmask64 outside = 0;
   for (int64_t i = 0; i < size; i += 64) {
     const __mmask64 mask = size - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (size - i)) - 1;
+    _mm_prefetch(reinterpret_cast<const char*>(scales + size + i), _MM_HINT_T1);
     const __m512i above = _mm512_sub_epi8(_mm512_mask_loadu_epi8(low, mask, scales + i), low);
     outside |= _mm512_cmpgt_epu8_mask(above, width);
   }
@@ -60,7 +62,17 @@ __m512i load_codes(const uint8_t* row, int64_t k, int64_t end) {
   return _mm512_maskz_loadu_epi8((__mmask64{1} << (end - k)) - 1, row + k);
 }
 
-// kRows weight rows by kX activation rows. Ahead of the loads runs the prefetch of the rows that are walked next.
+template <int kRows>
+void fold_rows(const V16* sums, float* y) {
+  constexpr int kFours = kRows / 4 * 4;
+#pragma GCC unroll 4
+  for (int r = 0; r < kFours; r += 4) _mm_storeu_ps(y + r, fold4(sums[r], sums[r + 1], sums[r + 2], sums[r + 3]));
+#pragma GCC unroll 4
+  for (int r = kFours; r < kRows; ++r) y[r] = fold(sums[r]);
+}
+
+// kRows weight rows by kX activation rows. The rows that are walked next are fetched into the second cache meanwhile:
+// so many lines are under way then that the first would have no room to remember them.
 template <int kRows, int kX>
 void walk_fp8(const uint8_t* codes, int64_t in, const uint16_t* const* x, float* y, int64_t y_stride) {
   V16 acc[kX][kRows];
@@ -70,7 +82,7 @@ void walk_fp8(const uint8_t* codes, int64_t in, const uint16_t* const* x, float*
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const uint8_t* row = codes + r * in;
-      _mm_prefetch(reinterpret_cast<const char*>(row + kRows * in + k), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(row + kRows * in + k), _MM_HINT_T1);
       const PairsPair w = pair_e4m3(load_codes(row, k, in));
 #pragma GCC unroll 8
       for (int m = 0; m < kX; ++m) {
@@ -80,29 +92,27 @@ void walk_fp8(const uint8_t* codes, int64_t in, const uint16_t* const* x, float*
     }
   }
 #pragma GCC unroll 8
-  for (int m = 0; m < kX; ++m)
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) y[m * y_stride + r] = fold(acc[m][r]);
+  for (int m = 0; m < kX; ++m) fold_rows<kRows>(acc[m], y + m * y_stride);
 }
 
 template <int kRows, int kX>
-void walk_fp4(const E2m1Order& order, const uint8_t* codes, const uint8_t* scales, int64_t in, const uint16_t* const* x,
-              float* y, int64_t y_stride) {
+void walk_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, const uint16_t* const* x, float* y,
+              int64_t y_stride) {
   const int64_t row_bytes = in / 2, row_scales = in / 32;
   V16 acc[kX][kRows];
   for (auto& row : acc)
     for (V16& a : row) a = zero16();
   int64_t k = 0;
   for (; k + 128 <= in; k += 128) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const uint8_t* row = codes + r * row_bytes + k / 2;
-      _mm_prefetch(reinterpret_cast<const char*>(row + kRows * row_bytes), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(row + kRows * row_bytes), _MM_HINT_T1);
       const __m512i bytes = _mm512_loadu_si512(row), shifted = _mm512_srli_epi16(bytes, 4);
       const uint8_t* scale = scales + r * row_scales + k / 32;
 #pragma GCC unroll 4
       for (int g = 0; g < 4; ++g) {
-        const Pairs w = pair_e2m1(bytes, shifted, order.index[g], scale[g]);
+        const Pairs w = pair_e2m1(bytes, shifted, e2m1_order(g), scale[g]);
 #pragma GCC unroll 8
         for (int m = 0; m < kX; ++m) acc[m][r] = add_pair_products(acc[m][r], w, load_pairs(x[m] + k + 32 * g));
       }
@@ -111,14 +121,12 @@ void walk_fp4(const E2m1Order& order, const uint8_t* codes, const uint8_t* scale
   for (int r = 0; r < kRows && k < in; ++r) {
     const __m512i bytes = load_codes(codes + r * row_bytes, k / 2, row_bytes), shifted = _mm512_srli_epi16(bytes, 4);
     for (int64_t g = 0; k + 32 * g < in; ++g) {
-      const Pairs w = pair_e2m1(bytes, shifted, order.index[g], scales[r * row_scales + k / 32 + g]);
+      const Pairs w = pair_e2m1(bytes, shifted, e2m1_order(g), scales[r * row_scales + k / 32 + g]);
       for (int m = 0; m < kX; ++m) acc[m][r] = add_pair_products(acc[m][r], w, load_pairs(x[m] + k + 32 * g));
     }
   }
 #pragma GCC unroll 8
-  for (int m = 0; m < kX; ++m)
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) y[m * y_stride + r] = fold(acc[m][r]);
+  for (int m = 0; m < kX; ++m) fold_rows<kRows>(acc[m], y + m * y_stride);
 }
 
 template <int kRows, int kX>
@@ -131,11 +139,10 @@ void walk_all_fp8(const uint8_t* codes, int64_t in, const uint16_t* const* x, in
 template <int kRows, int kX>
 void walk_all_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, const uint16_t* const* x, int64_t num_out,
                   float* y, int64_t y_stride) {
-  const E2m1Order order;
   int64_t o = 0;
   for (; o + kRows <= num_out; o += kRows)
-    walk_fp4<kRows, kX>(order, codes + o * in / 2, scales + o * in / 32, in, x, y + o, y_stride);
-  for (; o < num_out; ++o) walk_fp4<1, kX>(order, codes + o * in / 2, scales + o * in / 32, in, x, y + o, y_stride);
+    walk_fp4<kRows, kX>(codes + o * in / 2, scales + o * in / 32, in, x, y + o, y_stride);
+  for (; o < num_out; ++o) walk_fp4<1, kX>(codes + o * in / 2, scales + o * in / 32, in, x, y + o, y_stride);
 }
 
 void fp8_rows_in_pairs(const uint8_t* codes, int64_t in, const uint16_t* const* x, int64_t num_x, int64_t num_out,
@@ -151,7 +158,7 @@ void fp4_rows_in_pairs(const uint8_t* codes, const uint8_t* scales, int64_t in, 
     walk_all_fp4<4, 4>(codes, scales, in, x, num_out, y, y_stride);
   if (num_x == 3) walk_all_fp4<4, 3>(codes, scales, in, x, num_out, y, y_stride);
   if (num_x == 2) walk_all_fp4<8, 2>(codes, scales, in, x, num_out, y, y_stride);
-  if (num_x == 1) walk_all_fp4<8, 1>(codes, scales, in, x, num_out, y, y_stride);
+  if (num_x == 1) walk_all_fp4<16, 1>(codes, scales, in, x, num_out, y, y_stride);
 }
 
 void unpack_fp8_pairs(const uint8_t* codes, const uint8_t* scales, int64_t in, const PanelShape& shape, uint16_t* out) {
@@ -165,13 +172,12 @@ void unpack_fp8_pairs(const uint8_t* codes, const uint8_t* scales, int64_t in, c
   }
 }
 void unpack_fp4_pairs(const uint8_t* codes, const uint8_t* scales, int64_t in, const PanelShape& shape, uint16_t* out) {
-  const E2m1Order order;
   for (int64_t o = 0; o < shape.num_out; ++o) {
     const uint8_t *row = codes + (o * in + shape.k_begin) / 2, *scale = scales + (o * in + shape.k_begin) / 32;
     for (int64_t k = 0; k < shape.k_size; k += 128) {
       const __m512i bytes = load_codes(row, k / 2, shape.k_size / 2), shifted = _mm512_srli_epi16(bytes, 4);
       for (int g = 0; g < 4 && k + 32 * g < shape.k_size; ++g, out += 32)
-        store_pairs(out, pair_e2m1(bytes, shifted, order.index[g], scale[k / 32 + g]));
+        store_pairs(out, pair_e2m1(bytes, shifted, e2m1_order(g), scale[k / 32 + g]));
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tiles over bf16 pairs (level bf16): as lane_tile.cc with half the bytes and twice the products an instruction. A tile
-// with a value that is not plain (lanes_bf16.h) is computed over fp32 lanes, row by row, so that the bits never differ.
+// with a value that is not plain (lanes_bf16.h) is computed over fp32 lanes, so that the bits never differ.
 #include <algorithm>
 
 #include "base/range.h"
@@ -11,7 +11,7 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kPanelOut = 8, kPanelColumns = 1024;
-constexpr int64_t kFewRowsMost = 8;
+constexpr int64_t kFewRowsMost = 8, kLaneRows = 4;
 
 const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }
 
@@ -22,11 +22,11 @@ const uint8_t* flags_of(const uint16_t* row, int64_t in) {
   return reinterpret_cast<const uint8_t*>(row + num_words(in));
 }
 int64_t row_bytes(int64_t in) { return 2 * num_words(in) + round_up<int64_t>(num_blocks(in), 64); }
-// Folded activations of a few rows, or a panel and the sums of a tile, or an fp32 row twice.
+// Folded activations of a few rows, or a panel and the sums of a tile, or fp32 rows and one more.
 int64_t workspace_bytes(int64_t in) {
   const int64_t few = 2 * kFewRowsMost * num_words(in),
                 panel = 2 * kPanelOut * kPanelColumns + (in > kPanelColumns ? kTileRows * kTileOut * 64 : 0);
-  return std::max({few, panel, 8 * num_words(in)});
+  return std::max({few, panel, 4 * (kLaneRows + 1) * num_words(in)});
 }
 
 void prepare(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, uint8_t* row) {
@@ -43,21 +43,24 @@ bool weight_plain(const WeightTile& tile) {
   return true;  // found out when it is unpacked
 }
 
-void multiply_in_lanes(const LinearKernels& k, const WeightTile& tile, const uint16_t* row, float* workspace,
-                       float* y) {
+// At most kLaneRows rows over fp32 lanes.
+void multiply_in_lanes(const LinearKernels& k, const WeightTile& tile, const uint16_t* const* rows, int64_t num_rows,
+                       float* workspace, float* y) {
   const int64_t in = num_inputs(tile.weight), begin = tile.out_begin;
-  float* folded = workspace + num_words(in);
-  pair_kernels_bf16().widen(row, in, workspace);
-  const float* x = workspace;
-  if (const auto* fp8 = std::get_if<Fp8Matrix>(&tile.weight)) {
-    k.fold_scales(workspace, in, fp8->row_scales(begin), folded);
-    x = folded;
-    k.fp8_rows(fp8->row(begin), in, {&x, 1}, tile.out_size, y, kTileOut);
-  } else if (const auto* fp4 = std::get_if<Fp4Matrix>(&tile.weight)) {
-    k.fp4_rows(fp4->row(begin), fp4->row_scales(begin), in, {&x, 1}, tile.out_size, y, kTileOut);
-  } else {
-    k.bf16_rows(words(std::get<Bf16Matrix>(tile.weight).row(begin)), in, {&x, 1}, tile.out_size, y, kTileOut);
+  const auto* fp8 = std::get_if<Fp8Matrix>(&tile.weight);
+  float* wide = workspace + kLaneRows * num_words(in);
+  const float* x[kLaneRows] = {};
+  for (int64_t m = 0; m < num_rows; ++m) {
+    float* row = workspace + m * num_words(in);
+    pair_kernels_bf16().widen(rows[m], in, fp8 ? wide : row);
+    if (fp8) k.fold_scales(wide, in, fp8->row_scales(begin), row);
+    x[m] = row;
   }
+  const FewRows few{x, num_rows};
+  if (fp8) k.fp8_rows(fp8->row(begin), in, few, tile.out_size, y, kTileOut);
+  else if (const auto* fp4 = std::get_if<Fp4Matrix>(&tile.weight))
+    k.fp4_rows(fp4->row(begin), fp4->row_scales(begin), in, few, tile.out_size, y, kTileOut);
+  else k.bf16_rows(words(std::get<Bf16Matrix>(tile.weight).row(begin)), in, few, tile.out_size, y, kTileOut);
 }
 
 void multiply_few(const WeightTile& tile, const uint16_t* const* x, int64_t num_x, uint16_t* folded, float* y) {
@@ -111,9 +114,10 @@ void multiply(const WeightTile& tile, const uint8_t* const* rows, int64_t num_ro
   // A few rows of bf16 weights are bound by memory over fp32 lanes already.
   const bool few = num_rows <= kFewRowsMost, packed = !std::holds_alternative<Bf16Matrix>(tile.weight);
   if (plain && few && packed) return multiply_few(tile, x, num_rows, reinterpret_cast<uint16_t*>(workspace), y);
-  if (plain && num_rows > 2 && multiply_panels(tile, x, num_rows, workspace, y)) return;
-  for (int64_t m = 0; m < num_rows; ++m)
-    multiply_in_lanes(linear_kernels_avx512(), tile, x[m], reinterpret_cast<float*>(workspace), y + m * kTileOut);
+  if (plain && num_rows > kLaneRows && multiply_panels(tile, x, num_rows, workspace, y)) return;
+  for (int64_t m = 0; m < num_rows; m += kLaneRows)
+    multiply_in_lanes(linear_kernels_avx512(), tile, x + m, std::min(kLaneRows, num_rows - m),
+                      reinterpret_cast<float*>(workspace), y + m * kTileOut);
 }
 
 }  // namespace

@@ -9,56 +9,70 @@
 namespace deepinfer {
 namespace {
 
+// `sums` are those of the tile, one after the other.
 template <typename Terms, int kX, int kW>
 void multiply_panel_tile(const typename Terms::Element* const* x, const typename Terms::Element* panel,
-                         const PanelShape& shape, const PanelSums& out, int64_t first_x, int64_t first_w) {
+                         const PanelShape& shape, const PanelSums& out, float* sums, float* y) {
   const int64_t width = shape.width();
   const typename Terms::Element* xs[kX];
-  for (int m = 0; m < kX; ++m) xs[m] = x[first_x + m] + shape.k_begin;
-  const typename Terms::Element* w = panel + first_w * width;
-  float* sums = out.sums + (first_x * shape.num_out + first_w) * 16;
+  for (int m = 0; m < kX; ++m) xs[m] = x[m] + shape.k_begin;
   V16 acc[kX][kW];
+  if (out.first) {
 #pragma GCC unroll 8
-  for (int m = 0; m < kX; ++m)
+    for (int m = 0; m < kX; ++m)
 #pragma GCC unroll 8
-    for (int n = 0; n < kW; ++n) acc[m][n] = out.first ? zero16() : load16(sums + (m * shape.num_out + n) * 16);
+      for (int n = 0; n < kW; ++n) acc[m][n] = zero16();
+  } else {
+#pragma GCC unroll 8
+    for (int m = 0; m < kX; ++m)
+#pragma GCC unroll 8
+      for (int n = 0; n < kW; ++n) acc[m][n] = load16(sums + (m * kW + n) * 16);
+  }
   for (int64_t k = 0; k < width; k += Terms::kTerms) {
     typename Terms::Value values[kX];
 #pragma GCC unroll 8
     for (int m = 0; m < kX; ++m) values[m] = Terms::load(xs[m] + k);
 #pragma GCC unroll 8
     for (int n = 0; n < kW; ++n) {
-      const typename Terms::Value wn = Terms::load(w + n * width + k);
+      const typename Terms::Value wn = Terms::load(panel + n * width + k);
 #pragma GCC unroll 8
       for (int m = 0; m < kX; ++m) acc[m][n] = Terms::add_products(acc[m][n], values[m], wn);
     }
   }
+  if (!out.last) {
 #pragma GCC unroll 8
-  for (int m = 0; m < kX; ++m)
+    for (int m = 0; m < kX; ++m)
 #pragma GCC unroll 8
-    for (int n = 0; n < kW; ++n)
-      if (!out.last) store16(sums + (m * shape.num_out + n) * 16, acc[m][n]);
-  if (!out.last) return;
+      for (int n = 0; n < kW; ++n) store16(sums + (m * kW + n) * 16, acc[m][n]);
+    return;
+  }
 #pragma GCC unroll 8
   for (int m = 0; m < kX; ++m) {
-    float* y = out.y + (first_x + m) * out.y_stride + first_w;
-    int n = 0;
-    for (; n + 4 <= kW; n += 4) _mm_storeu_ps(y + n, fold4(acc[m][n], acc[m][n + 1], acc[m][n + 2], acc[m][n + 3]));
-    for (; n < kW; ++n) y[n] = fold(acc[m][n]);
+    constexpr int kFours = kW / 4 * 4;
+#pragma GCC unroll 2
+    for (int n = 0; n < kFours; n += 4)
+      _mm_storeu_ps(y + m * out.y_stride + n, fold4(acc[m][n], acc[m][n + 1], acc[m][n + 2], acc[m][n + 3]));
+#pragma GCC unroll 4
+    for (int n = kFours; n < kW; ++n) y[m * out.y_stride + n] = fold(acc[m][n]);
   }
 }
 
+// Output columns [first, first + kW).
 template <typename Terms, int kW>
 void multiply_panel_columns(const typename Terms::Element* const* x, int64_t num_x,
                             const typename Terms::Element* panel, const PanelShape& shape, const PanelSums& out,
-                            int64_t first_w) {
+                            int64_t first) {
+  panel += first * shape.width();
+  float *sums = out.sums + first * num_x * 16, *y = out.y + first;
   int64_t m = 0;
-  for (; m + kPanelX <= num_x; m += kPanelX) multiply_panel_tile<Terms, kPanelX, kW>(x, panel, shape, out, m, first_w);
+  for (; m + kPanelX <= num_x; m += kPanelX)
+    multiply_panel_tile<Terms, kPanelX, kW>(x + m, panel, shape, out, sums + m * kW * 16, y + m * out.y_stride);
   if (kPanelX > 2 && m + 2 <= num_x) {
-    multiply_panel_tile<Terms, 2, kW>(x, panel, shape, out, m, first_w);
+    multiply_panel_tile<Terms, 2, kW>(x + m, panel, shape, out, sums + m * kW * 16, y + m * out.y_stride);
     m += 2;
   }
-  for (; m < num_x; ++m) multiply_panel_tile<Terms, 1, kW>(x, panel, shape, out, m, first_w);
+  for (; m < num_x; ++m)
+    multiply_panel_tile<Terms, 1, kW>(x + m, panel, shape, out, sums + m * kW * 16, y + m * out.y_stride);
 }
 
 template <typename Terms>
