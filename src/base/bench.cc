@@ -46,11 +46,11 @@ double median_of(int num_runs, double (*now)(), const std::function<void()>& bod
   return seconds[static_cast<size_t>(num_runs / 2)];
 }
 
+}  // namespace
+
 double clock_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-}  // namespace
 
 double thread_cpu_seconds() {
   timespec now{};

@@ -53,6 +53,7 @@ double median_seconds(int num_runs, const std::function<void()>& body);
 // The same in CPU time of the calling thread: what work that runs on one thread takes, whoever else uses the machine.
 double median_cpu_seconds(int num_runs, const std::function<void()>& body);
 double thread_cpu_seconds();
+double clock_seconds();  // from an arbitrary start
 // Ceilings of this machine, measured now: bytes/s of a triad over arrays far beyond the last cache (one thread, in its
 // CPU time).
 double measure_triad_bytes_per_second();

@@ -48,6 +48,7 @@ struct EngineOptions {
   // Test only: on decode rows that leave a compression group open, ratio > 1 index sources score against the keys that
   // were published last, as the published reference does (model.md 8.1). Single decode rows only.
   bool reproduces_published_key_slot = false;
+  OpProfile* profile = nullptr;  // benches: filled while steps run
 };
 
 // What the sequences of a step may pick: one entry per sequence of the batch, in its order, null where everything is

@@ -89,7 +89,7 @@ struct Engine::State {
 
   const ModelConfig& config() const { return weights->config(); }
   StepContext& step_at(int64_t i) { return steps[static_cast<size_t>((first_step + i) % kStepsMax)]; }
-  ExecutionContext context() { return {pool.get(), &scratch}; }
+  ExecutionContext context() { return {pool.get(), &scratch, options.profile}; }
 };
 
 // Jobs of the executor. engine_rows.cc: the rows of a step, those of sequences that follow taken from their lanes; the

@@ -34,9 +34,12 @@ DIM(choices);
 inline constexpr int32_t kNoEntry = -1;  // pads a list of entries, groups or blocks at its end
 inline constexpr int64_t kSkipRow = -1;  // as an offset: this row is not written
 
+struct OpProfile;  // op_profile.h
+
 struct ExecutionContext {
-  ThreadPool* pool = nullptr;  // null: everything on the calling thread
-  Scratch* scratch = nullptr;  // required
+  ThreadPool* pool = nullptr;    // null: everything on the calling thread
+  Scratch* scratch = nullptr;    // required
+  OpProfile* profile = nullptr;  // benches: what each op takes
   int num_threads() const { return pool ? pool->num_threads() : 1; }
 };
 
@@ -69,6 +72,9 @@ using KernelRows = std::span<const KernelRow<Params>>;
 
 [[noreturn]] void refuse_launch(const char* op, const Status& status);
 
+double profile_seconds();
+void add_to_profile(OpProfile& profile, const char* op, double seconds, const Cost& cost);
+
 // A row once chosen. Calling it checks the params (a wrong shape is a bug of the caller and aborts with the message).
 template <typename Params>
 struct Kernel {
@@ -77,7 +83,10 @@ struct Kernel {
   void (*launch)(const ExecutionContext& context, const Params& params) = nullptr;
   void operator()(const ExecutionContext& context, const Params& params) const {
     if (const Status status = check(params); !status.ok()) refuse_launch(op, status);
+    if (!context.profile) return launch(context, params);
+    const double begin = profile_seconds();
     launch(context, params);
+    add_to_profile(*context.profile, op, profile_seconds() - begin, estimate(params));
   }
 };
 

@@ -13,6 +13,7 @@ namespace deepinfer {
 void index_scores_ref(const ExecutionContext& context, const IndexScoresParams& params);
 void index_scores_avx2(const ExecutionContext& context, const IndexScoresParams& params);
 void index_scores_avx512(const ExecutionContext& context, const IndexScoresParams& params);
+void index_scores_vnni(const ExecutionContext& context, const IndexScoresParams& params);
 
 static Status check_entries(const IndexScoresParams& p) {
   if (p.candidates.data) {
@@ -59,7 +60,8 @@ KernelRows<IndexScoresParams> index_scores_rows() {
   static const KernelRow<IndexScoresParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", index_scores_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", index_scores_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", index_scores_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", index_scores_avx512},
+      {"cpu/vnni", Backend::kCpu, CpuLevel::kVnni, "avx512 vnni vbmi", index_scores_vnni}};
   return kRows;
 }
 

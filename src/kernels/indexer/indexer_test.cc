@@ -129,4 +129,30 @@ TEST(IndexScores, CandidatesAreScoredInTheirListedOrder) {
   });
 }
 
+// Scales of the groups of a query and of a key from near to far apart, and groups of zeros.
+TEST(IndexScores, EveryRowEqualsTheReferenceWhateverTheScales) {
+  Rng rng(64);
+  for (const int spread : {1, 3, 5, 12}) {
+    for (const int64_t heads : {7, 32}) {
+      Case c(rng, 3, heads, 128, 150, 50);
+      for (bf16& value : c.q)
+        if (&value - c.q.data() < 64 && spread == 3) value = {0};
+      const int64_t bytes = row_bytes(RowFormat::kFp4Group32, 128);
+      for (int64_t row = 0; row < 300; ++row) {
+        uint8_t* key = c.plane.data() + row * bytes;
+        for (int g = 0; g < 4; ++g)
+          if (rng.below(4) == 0)
+            key[64 + g] =
+                static_cast<uint8_t>(127 - spread + static_cast<int>(rng.below(2 * static_cast<uint64_t>(spread))));
+        if (rng.below(8) == 0) std::fill(key, key + 32, uint8_t{0x80});
+      }
+      for (const ScoreRounding rounding : {ScoreRounding::kNone, ScoreRounding::kReference}) {
+        SCOPED_TRACE(std::to_string(spread) + " " + std::to_string(heads));
+        expect_rows_agree(index_scores_rows(), std::vector<float>(static_cast<size_t>(3 * 150), 1.f),
+                          [&](auto& scores) { return c.params(scores, rounding); });
+      }
+    }
+  }
+}
+
 }  // namespace deepinfer

@@ -13,6 +13,7 @@ namespace deepinfer {
 void sparse_attention_ref(const ExecutionContext& context, const SparseAttentionParams& params);
 void sparse_attention_avx2(const ExecutionContext& context, const SparseAttentionParams& params);
 void sparse_attention_avx512(const ExecutionContext& context, const SparseAttentionParams& params);
+void sparse_attention_bf16(const ExecutionContext& context, const SparseAttentionParams& params);
 
 static Status check_block_rows(const SparseAttentionParams& p) {
   if (p.block_rows == 0) return {};
@@ -90,7 +91,8 @@ KernelRows<SparseAttentionParams> sparse_attention_rows() {
   static const KernelRow<SparseAttentionParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", sparse_attention_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", sparse_attention_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", sparse_attention_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", sparse_attention_avx512},
+      {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", sparse_attention_bf16}};
   return kRows;
 }
 

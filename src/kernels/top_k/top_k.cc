@@ -10,7 +10,11 @@
 namespace deepinfer {
 
 void top_k_ref(const ExecutionContext& context, const TopKParams& params);
+void top_k_avx2(const ExecutionContext& context, const TopKParams& params);
+void top_k_avx512(const ExecutionContext& context, const TopKParams& params);
 void candidate_blocks_ref(const ExecutionContext& context, const CandidateBlocksParams& params);
+void candidate_blocks_avx2(const ExecutionContext& context, const CandidateBlocksParams& params);
+void candidate_blocks_avx512(const ExecutionContext& context, const CandidateBlocksParams& params);
 
 Status check(const TopKParams& p) {
   const int64_t tokens = p.out.size[0];
@@ -65,12 +69,17 @@ Cost estimate(const CandidateBlocksParams& p) {
 }
 
 KernelRows<TopKParams> top_k_rows() {
-  static const KernelRow<TopKParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", top_k_ref}};
+  static const KernelRow<TopKParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", top_k_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", top_k_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", top_k_avx512}};
   return kRows;
 }
 KernelRows<CandidateBlocksParams> candidate_blocks_rows() {
   static const KernelRow<CandidateBlocksParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", candidate_blocks_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", candidate_blocks_ref},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", candidate_blocks_avx2},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", candidate_blocks_avx512}};
   return kRows;
 }
 

@@ -45,6 +45,42 @@ TEST(TopK, EqualsASortWithManyTies) {
   }
 }
 
+// Many scores: rows that look at a sample first must find the same, whatever the scores are like.
+TEST(TopK, EveryRowEqualsTheReferenceOnManyScores) {
+  Rng rng(73);
+  const int64_t entries = 40003;
+  const std::vector<int32_t> visible = {static_cast<int32_t>(entries)};
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  for (const char* kind : {"spread", "few values", "all equal", "ascending", "rare peaks", "odd"}) {
+    std::vector<float> scores = testing_ops::random_f32(rng, entries, 1.f);
+    for (int64_t i = 0; i < entries; ++i) {
+      float& score = scores[static_cast<size_t>(i)];
+      if (kind == std::string("few values")) score = std::round(score);
+      if (kind == std::string("all equal")) score = -0.5f;
+      if (kind == std::string("ascending")) score = static_cast<float>(i) * 0.25f;
+      if (kind == std::string("rare peaks")) score = i % 97 == 5 ? score : -infinity;
+      if (kind == std::string("odd") && i % 3 != 0)
+        score = i % 3 == 1 ? std::copysign(nan, score) : std::copysign(0.f, score);
+    }
+    for (const int64_t k : {1, 512, 5000}) {
+      SCOPED_TRACE(std::string(kind) + " " + std::to_string(k));
+      testing_ops::expect_rows_agree(top_k_rows(), std::vector<int32_t>(static_cast<size_t>(k)), [&](auto& out) {
+        return TopKParams{
+            .scores = {scores.data(), {1, entries}}, .num_visible = {visible.data(), {1}}, .out = {out.data(), {1, k}}};
+      });
+      for (const int block_size : {8, 3}) {
+        testing_ops::expect_rows_agree(candidate_blocks_rows(), std::vector<int32_t>(static_cast<size_t>(k)),
+                                       [&](auto& out) {
+                                         return CandidateBlocksParams{.scores = {scores.data(), {1, entries}},
+                                                                      .num_visible = {visible.data(), {1}},
+                                                                      .block_size = block_size,
+                                                                      .out = {out.data(), {1, k}}};
+                                       });
+      }
+    }
+  }
+}
+
 TEST(TopK, TakesEverythingWithoutScoresWhenItFits) {
   const std::vector<int32_t> visible = {3};
   on_every_row<TopKParams>(top_k_rows(), [&](const auto& row, const ExecutionContext& context) {

@@ -14,19 +14,35 @@ namespace {
 
 constexpr int64_t kItemHeads = 16;
 
-struct Workspace {  // of one worker
-  float *q, *acc;   // [kItemHeads, head_dim]
-  float* entries;   // [kAttentionBlock, head_dim]
-  float* scores;    // [kItemHeads, kAttentionBlock]
+struct Level {
+  const AttentionKernels& lanes;
+  const PairAttentionKernels* pairs;  // null: all over fp32 lanes
 };
 
-int64_t workspace_size(int64_t head_dim) {
-  return (2 * kItemHeads + kAttentionBlock) * head_dim + kItemHeads * kAttentionBlock;
+struct Workspace {                   // of one worker
+  float *q, *acc;                    // [kItemHeads, head_dim]
+  float* entries;                    // [kAttentionBlock, head_dim]
+  float* scores;                     // [kItemHeads, kAttentionBlock]
+  uint16_t *pair_q, *pair_entries;   // as q and entries
+  uint32_t *values, *probabilities;  // [kAttentionBlock / 2, head_dim], [kItemHeads, kAttentionBlock / 2]
+};
+
+int64_t workspace_size(int64_t head_dim, bool pairs) {  // in floats
+  const int64_t lanes = (2 * kItemHeads + kAttentionBlock) * head_dim + kItemHeads * kAttentionBlock;
+  return pairs ? lanes + (kItemHeads / 2 + kAttentionBlock) * head_dim + kItemHeads * kAttentionBlock / 2 : lanes;
 }
 
 Workspace carve(float* memory, int64_t head_dim) {
-  return {memory, memory + kItemHeads * head_dim, memory + 2 * kItemHeads * head_dim,
-          memory + (2 * kItemHeads + kAttentionBlock) * head_dim};
+  Workspace work{};
+  work.q = memory;
+  work.acc = work.q + kItemHeads * head_dim;
+  work.entries = work.acc + kItemHeads * head_dim;
+  work.scores = work.entries + kAttentionBlock * head_dim;
+  work.pair_q = reinterpret_cast<uint16_t*>(work.scores + kItemHeads * kAttentionBlock);
+  work.pair_entries = work.pair_q + kItemHeads * head_dim;
+  work.values = reinterpret_cast<uint32_t*>(work.pair_entries + kAttentionBlock * head_dim);
+  work.probabilities = work.values + kAttentionBlock / 2 * head_dim;
+  return work;
 }
 
 void unpack(const AttentionKernels& kernels, const EntryRow& entry, int64_t head_dim, float* out) {
@@ -55,6 +71,26 @@ uint64_t load_block(const SparseAttentionParams& p, const AttentionKernels& kern
   return present;
 }
 
+// The same as pairs, filled up to a whole block with zeros. False: an entry is not plain.
+bool load_pair_block(const SparseAttentionParams& p, const PairAttentionKernels& kernels, int64_t token, int64_t begin,
+                     int64_t count, uint16_t* entries, uint64_t* present) {
+  const int64_t head_dim = p.q.size[2];
+  bool plain = true;
+  *present = 0;
+  for (int64_t e = 0; e < kAttentionBlock; ++e, entries += head_dim) {
+    const EntryRow entry = e < count ? entry_row(p, token, begin + e) : EntryRow{};
+    if (!entry.row) {
+      std::fill_n(entries, head_dim, uint16_t{0});
+      continue;
+    }
+    *present |= uint64_t{1} << e;
+    if (entry.format == RowFormat::kFp8Block32) plain = kernels.unpack_fp8(entry.row, head_dim, entries) && plain;
+    else if (entry.format == RowFormat::kFp4Group16) kernels.unpack_fp4(entry.row, head_dim, entries);
+    else plain = false;
+  }
+  return plain;
+}
+
 void hide_missing(uint64_t present, int64_t heads, float* scores) {
   for (int e = 0; e < kAttentionBlock && present != ~uint64_t{0}; ++e) {
     if (present >> e & 1) continue;
@@ -62,54 +98,102 @@ void hide_missing(uint64_t present, int64_t heads, float* scores) {
   }
 }
 
-void attend(const SparseAttentionParams& p, const AttentionKernels& kernels, int64_t token, int64_t first_head,
-            int64_t heads, const Workspace& work) {
-  const int64_t head_dim = p.q.size[2], total = num_entries(p);
+// What one item has come to: up to kItemHeads heads of one token.
+struct Running {
   float highest[kItemHeads], sum[kItemHeads], decay[kItemHeads];
+  bool plain = false;  // pairs may go on
+};
+
+void run_softmax(const AttentionKernels& kernels, uint64_t present, float scale, int64_t heads, float* scores,
+                 Running& state) {
+  hide_missing(present, heads, scores);
+  for (int64_t h = 0; h < heads; ++h)
+    state.decay[h] = kernels.softmax(scores + h * kAttentionBlock, scale, &state.highest[h], &state.sum[h]);
+}
+
+void add_block_in_lanes(const SparseAttentionParams& p, const AttentionKernels& kernels, int64_t token, int64_t begin,
+                        int64_t heads, const Workspace& work, Running& state) {
+  const int64_t head_dim = p.q.size[2], count = std::min<int64_t>(kAttentionBlock, num_entries(p) - begin);
+  const uint64_t present = load_block(p, kernels, token, begin, count, work.entries);
+  if (present == 0) return;  // leaves maximum, sum and values as they are
+  kernels.dots(work.q, heads, head_dim, work.entries, count, work.scores);
+  run_softmax(kernels, present, p.scale, heads, work.scores, state);
+  kernels.accumulate(work.scores, state.decay, work.entries, count, heads, head_dim, work.acc);
+}
+
+// False: nothing has happened, the lanes must do this block.
+bool add_block_in_pairs(const SparseAttentionParams& p, const Level& level, int64_t token, int64_t begin, int64_t heads,
+                        const Workspace& work, Running& state) {
+  const PairAttentionKernels& kernels = *level.pairs;
+  const int64_t head_dim = p.q.size[2], count = std::min<int64_t>(kAttentionBlock, num_entries(p) - begin);
+  uint64_t present = 0;
+  if (!load_pair_block(p, kernels, token, begin, count, work.pair_entries, &present)) return false;
+  if (present == 0) return true;
+  kernels.dots(work.pair_q, heads, head_dim, work.pair_entries, work.scores);
+  const Running before = state;
+  run_softmax(level.lanes, present, p.scale, heads, work.scores, state);
+  bool plain = true;
+  for (int64_t h = 0; h < heads && plain;
+       ++h)  // a decay to nothing leaves zeros of either sign, but for the first block
+    plain = (state.decay[h] > 0 || before.highest[h] == -1e30f) &&
+            kernels.pair_probabilities(work.scores + h * kAttentionBlock, state.decay[h],
+                                       work.probabilities + h * (kAttentionBlock / 2));
+  if (!plain) {
+    state = before;
+    return false;
+  }
+  kernels.pair_entries(work.pair_entries, head_dim, work.values);
+  state.plain = kernels.accumulate(work.probabilities, state.decay, work.values, heads, head_dim, work.acc);
+  return true;
+}
+
+void attend(const SparseAttentionParams& p, const Level& level, int64_t token, int64_t first_head, int64_t heads,
+            const Workspace& work) {
+  const int64_t head_dim = p.q.size[2], total = num_entries(p);
+  Running state;
+  state.plain = level.pairs != nullptr;
   for (int64_t h = 0; h < heads; ++h) {
-    highest[h] = -1e30f;
-    sum[h] = 0;
-    kernels.unpack_bf16(reinterpret_cast<const uint8_t*>(&p.q(token, first_head + h, 0)), head_dim,
-                        work.q + h * head_dim);
+    state.highest[h] = -1e30f;
+    state.sum[h] = 0;
+    const bf16* q = &p.q(token, first_head + h, 0);
+    level.lanes.unpack_bf16(reinterpret_cast<const uint8_t*>(q), head_dim, work.q + h * head_dim);
+    state.plain = state.plain &&
+                  level.pairs->load_queries(reinterpret_cast<const uint16_t*>(q), head_dim, work.pair_q + h * head_dim);
   }
   std::fill_n(work.acc, heads * head_dim, 0.f);
-  for (int64_t begin = 0; begin < total; begin += kAttentionBlock) {
-    const int64_t count = std::min<int64_t>(kAttentionBlock, total - begin);
-    const uint64_t present = load_block(p, kernels, token, begin, count, work.entries);
-    if (present == 0) continue;  // leaves maximum, sum and values as they are
-    kernels.dots(work.q, heads, head_dim, work.entries, count, work.scores);
-    hide_missing(present, heads, work.scores);
-    for (int64_t h = 0; h < heads; ++h)
-      decay[h] = kernels.softmax(work.scores + h * kAttentionBlock, p.scale, &highest[h], &sum[h]);
-    kernels.accumulate(work.scores, decay, work.entries, count, heads, head_dim, work.acc);
-  }
+  for (int64_t begin = 0; begin < total; begin += kAttentionBlock)
+    if (!state.plain || !add_block_in_pairs(p, level, token, begin, heads, work, state))
+      add_block_in_lanes(p, level.lanes, token, begin, heads, work, state);
   for (int64_t h = 0; h < heads; ++h) {
-    const float denominator = sum[h] + exp_in_lanes(p.sink[first_head + h] - highest[h]);
-    kernels.divide(work.acc + h * head_dim, denominator, head_dim,
-                   reinterpret_cast<uint16_t*>(&p.out(token, first_head + h, 0)));
+    const float denominator = state.sum[h] + exp_in_lanes(p.sink[first_head + h] - state.highest[h]);
+    level.lanes.divide(work.acc + h * head_dim, denominator, head_dim,
+                       reinterpret_cast<uint16_t*>(&p.out(token, first_head + h, 0)));
   }
 }
 
-void sparse_attention(const ExecutionContext& context, const SparseAttentionParams& p,
-                      const AttentionKernels& kernels) {
+void sparse_attention(const ExecutionContext& context, const SparseAttentionParams& p, const Level& level) {
   const Scratch::Frame frame(*context.scratch);
   const int64_t tokens = p.q.size[0], heads = p.q.size[1], head_dim = p.q.size[2], groups = ceil_div(heads, kItemHeads);
-  float* memory = context.scratch->take<float>(context.num_threads() * workspace_size(head_dim));
+  const int64_t size = workspace_size(head_dim, level.pairs != nullptr);
+  float* memory = context.scratch->take<float>(context.num_threads() * size);
   const double work = 2 * static_cast<double>(p.q.num_elements()) * static_cast<double>(num_entries(p));
   for_each_item(context, tokens * groups, work, [&](int64_t item, int worker) {
     const int64_t first_head = item % groups * kItemHeads;
-    attend(p, kernels, item / groups, first_head, std::min(kItemHeads, heads - first_head),
-           carve(memory + worker * workspace_size(head_dim), head_dim));
+    attend(p, level, item / groups, first_head, std::min(kItemHeads, heads - first_head),
+           carve(memory + worker * size, head_dim));
   });
 }
 
 }  // namespace
 
 void sparse_attention_avx2(const ExecutionContext& c, const SparseAttentionParams& p) {
-  sparse_attention(c, p, sparse_attention_kernels_avx2());
+  sparse_attention(c, p, {sparse_attention_kernels_avx2(), nullptr});
 }
 void sparse_attention_avx512(const ExecutionContext& c, const SparseAttentionParams& p) {
-  sparse_attention(c, p, sparse_attention_kernels_avx512());
+  sparse_attention(c, p, {sparse_attention_kernels_avx512(), nullptr});
+}
+void sparse_attention_bf16(const ExecutionContext& c, const SparseAttentionParams& p) {
+  sparse_attention(c, p, {sparse_attention_kernels_avx512(), &pair_attention_kernels_bf16()});
 }
 
 }  // namespace deepinfer

@@ -1,29 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <limits>
 
+#include "kernels/top_k/selection_key.h"
 #include "kernels/top_k/top_k.h"
 
 namespace deepinfer {
 namespace {
 
-// A key that orders as (score, then lower index first); -0 counts as +0 and NaN has a fixed place, so the order is
-// total.
-uint64_t selection_key(float score, uint32_t index) {
-  const uint32_t u = std::bit_cast<uint32_t>(score + 0.f);
-  const uint32_t ordered = u >> 31 ? ~u : u | 0x80000000u;
-  return static_cast<uint64_t>(ordered) << 32 | (0xFFFFFFFFu - index);
-}
-
-uint32_t index_of(uint64_t key) { return 0xFFFFFFFFu - static_cast<uint32_t>(key); }
-
 // The indices of the k highest keys, ascending, then kNoEntry.
 void write_best(uint64_t* keys, int64_t num_keys, int64_t k, int32_t* out) {
   const int64_t kept = std::min(num_keys, k);
   if (kept < num_keys) std::nth_element(keys, keys + kept, keys + num_keys, std::greater<>());
-  for (int64_t i = 0; i < kept; ++i) out[i] = static_cast<int32_t>(index_of(keys[i]));
+  for (int64_t i = 0; i < kept; ++i) out[i] = static_cast<int32_t>(index_of_key(keys[i]));
   std::sort(out, out + kept);
   std::fill(out + kept, out + k, kNoEntry);
 }

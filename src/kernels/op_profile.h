@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// Where the time of a step goes: every op called through a Kernel whose context has a profile adds its seconds (by the
+// clock) and its Cost, summed by op. For benches; without a profile an op call asks one pointer.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "kernels/op.h"
+
+namespace deepinfer {
+
+struct OpTime {
+  int64_t calls = 0;
+  double seconds = 0;
+  Cost cost{.launches = 0};
+};
+
+struct OpProfile {
+  std::map<std::string, OpTime> ops;
+};
+
+}  // namespace deepinfer
