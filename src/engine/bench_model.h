@@ -24,7 +24,9 @@ struct BenchModel {
 };
 
 // options.model, or golden model A. Token classes are a stand-in: a bench needs no tokenizer.
-Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max);
+// With a profile its steps fill it.
+Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max,
+                                    OpProfile* profile = nullptr);
 
 // Weights read by one step of `num_rows` rows: everything dense once (head and draft as asked), the experts that many
 // rows are expected to choose, and `num_rows` rows of embedding and Engram. Caches are not counted.
@@ -58,7 +60,8 @@ inline double expected_experts(double experts, double choices, double rows) {
   return experts * (1 - std::pow(1 - choices / experts, rows));
 }
 
-inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max) {
+inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max,
+                                           OpProfile* profile) {
   const SystemClock clock;
   BenchModel model;
   model.name = options.model.empty() ? std::string(DEEPINFER_TESTDATA) + "/model_a" : options.model;
@@ -71,6 +74,7 @@ inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t 
   engine.num_threads = options.num_threads;
   engine.target = {Backend::kCpu, machine_cpu_level()};
   engine.rows_max = rows_max;
+  engine.profile = profile;
   engine.lanes_max = lanes_max;
   engine.logits_rows_max = lanes_max;
   engine.blocks_max = 16 * lanes_max;

@@ -33,8 +33,11 @@ MappedEngramTable::MappedEngramTable(std::string name, const uint8_t* codes, con
 }
 
 Status MappedEngramTable::read_rows(std::span<const int64_t> rows, uint8_t* codes, uint8_t* scales) const {
-  for (const int64_t row : rows) {
+  constexpr size_t kAhead = 8;  // rows asked for while one is copied: about what a core can wait for at once
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t row = rows[i];
     CHECK(row >= 0 && row < num_rows_);
+    if (i + kAhead < rows.size()) fetch_row(rows[i + kAhead]);
     std::memcpy(codes, codes_ + row * columns_, static_cast<size_t>(columns_));
     std::memcpy(scales, scales_ + row * scale_columns_, static_cast<size_t>(scale_columns_));
     if (const void* nan = std::memchr(scales, 0xFF, static_cast<size_t>(scale_columns_)))
@@ -44,6 +47,12 @@ Status MappedEngramTable::read_rows(std::span<const int64_t> rows, uint8_t* code
     scales += scale_columns_;
   }
   return {};
+}
+
+// Into the processor's caches; a page that is not in memory is left alone.
+void MappedEngramTable::fetch_row(int64_t row) const {
+  for (int64_t i = 0; i < columns_; i += 64) __builtin_prefetch(codes_ + row * columns_ + i);
+  __builtin_prefetch(scales_ + row * scale_columns_);
 }
 
 void MappedEngramTable::prefetch(std::span<const int64_t> rows) const {

@@ -38,6 +38,7 @@ class MappedEngramTable final : public EngramTable {
   void prefetch(std::span<const int64_t> rows) const override;
 
  private:
+  void fetch_row(int64_t row) const;
   std::string name_;
   const uint8_t* codes_;
   const uint8_t* scales_;

@@ -64,6 +64,21 @@ inline Peak measure_int8_peak(CpuLevel level) {
   return measure_peak(dot_rounds_vnni, kFlopsPerInt8Round, "int8 dot product");
 }
 
+// Bytes a second that one thread can read in order, four streams far beyond any cache.
+inline double measure_read_bytes_per_second() {
+  const Buffer<uint64_t> memory(int64_t{16} << 20);
+  const int64_t quarter = memory.size() / 4;
+  uint64_t keep = 0;
+  const double seconds = median_cpu_seconds(5, [&] {
+    uint64_t sums[4] = {};
+    for (int64_t i = 0; i < quarter; i += 8)  // a word a line
+      for (int64_t s = 0; s < 4; ++s) sums[s] += memory.data()[s * quarter + i];
+    keep += sums[0] + sums[1] + sums[2] + sums[3];
+  });
+  asm volatile("" : : "r"(keep) : "memory");
+  return static_cast<double>(memory.size_bytes()) / seconds;
+}
+
 // Random bytes without the NaN codes of e4m3; scales near 2^-12.
 inline Buffer<uint8_t> random_codes(int64_t size, uint64_t seed) {
   Buffer<uint8_t> bytes(size);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Owned, zeroed host memory aligned to 64 bytes (one cache line, one AVX-512 register). Move-only.
+// Owned, zeroed host memory aligned to 64 bytes (one cache line, one AVX-512 register); see
+// memory.h for large ones. Move-only.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "base/check.h"
+#include "tensor/memory.h"
 
 namespace deepinfer {
 
@@ -20,8 +20,7 @@ class Buffer {
     CHECK(num_elements >= 0);
     if (num_elements == 0) return;
     const size_t bytes = static_cast<size_t>(num_elements) * sizeof(T);
-    data_.reset(static_cast<T*>(::operator new (bytes, std::align_val_t{64})));
-    std::memset(static_cast<void*>(data_.get()), 0, bytes);
+    data_ = {static_cast<T*>(allocate_zeroed(bytes)), Deleter{bytes}};
   }
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
@@ -42,7 +41,8 @@ class Buffer {
 
  private:
   struct Deleter {
-    void operator()(T* p) const { ::operator delete (p, std::align_val_t{64}); }
+    size_t bytes = 0;
+    void operator()(T* p) const { free_memory(p, bytes); }
   };
   int64_t num_elements_ = 0;
   std::unique_ptr<T, Deleter> data_;

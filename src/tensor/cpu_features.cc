@@ -9,6 +9,9 @@
 #include <cstring>
 
 namespace deepinfer {
+
+bool dot_product_rounds_each_step();  // cpu/dot_product_bf16.cc
+
 namespace {
 
 constexpr const char* kNames[] = {"ref", "avx2", "avx512", "vnni", "bf16", "amx"};
@@ -36,7 +39,7 @@ CpuLevel find_level() {
                       __builtin_cpu_supports("avx512cd");
   if (!avx512) return CpuLevel::kAvx2;
   if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512vbmi")) return CpuLevel::kAvx512;
-  if (!__builtin_cpu_supports("avx512bf16")) return CpuLevel::kVnni;
+  if (!__builtin_cpu_supports("avx512bf16") || !dot_product_rounds_each_step()) return CpuLevel::kVnni;
   return has_amx() ? CpuLevel::kAmx : CpuLevel::kBf16;
 }
 

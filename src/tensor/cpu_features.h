@@ -9,8 +9,8 @@
 
 namespace deepinfer {
 
-// avx2: AVX2 + FMA + F16C. avx512: F, BW, VL, DQ, CD. vnni: avx512 + VNNI + VBMI. bf16: vnni + AVX512-BF16. amx: bf16 +
-// tiles.
+// avx2: AVX2 + FMA + F16C. avx512: F, BW, VL, DQ, CD. vnni: avx512 + VNNI + VBMI. bf16: vnni + AVX512-BF16 with a
+// dot product that rounds after each of its two products, as documented (checked at start). amx: bf16 + tiles.
 enum class CpuLevel { kRef, kAvx2, kAvx512, kVnni, kBf16, kAmx };
 
 const char* to_string(CpuLevel level);

@@ -21,6 +21,7 @@ struct BenchArguments {
   std::string name, csv_path;
   BenchOptions options;
   int64_t num_threads = 1;
+  bool predict = false;
   std::vector<std::string> settings;
 };
 
@@ -34,6 +35,7 @@ Status run_bench(BenchArguments& arguments) {
     if (at == std::string::npos) return invalid_argument(fmt::format("--set {}: expected KEY=VALUE", setting));
     arguments.options.extra[setting.substr(0, at)] = setting.substr(at + 1);
   }
+  if (arguments.predict) arguments.options.extra["predict"] = "1";
   arguments.options.num_threads = static_cast<int>(arguments.num_threads);
   std::vector<std::string> names;
   for (const BenchTarget* target = kBenchTargetTable; target->name; ++target) {
@@ -65,6 +67,8 @@ Command bench_command() {
                 options.flag("--quick", arguments->options.quick, "smallest cases only");
                 options.add("--threads", arguments->num_threads, {1, 1024}, "threads (default 1)");
                 options.add("--model", arguments->options.model, "checkpoint folder for benches that run a model");
+                options.flag("--predict", arguments->predict,
+                             "decode: what the released model would do on named server CPUs");
                 options.add("--set", arguments->settings, "KEY=VALUE for one bench; may repeat");
               },
           .run =

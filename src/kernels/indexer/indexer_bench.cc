@@ -7,7 +7,7 @@ using namespace bench_ops;
 
 Status bench_indexer(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
-  const double peak = measure_fma_peak(machine.level).flops * machine.context.num_threads();
+  const Peak peak = measure_int8_peak(machine.level);
   const int64_t heads = 32, head_dim = 128, rows_per_block = 128, entries = options.quick ? 1 << 12 : 1 << 20,
                 bytes = row_bytes(RowFormat::kFp4Group32, head_dim);
   Buffer<uint8_t> plane = random_codes(entries * bytes, 1);
@@ -38,8 +38,8 @@ Status bench_indexer(const BenchOptions& options, BenchReport& report) {
   report.add({.name = "scores over " + std::to_string(entries),
               .value = estimate(p).flops / seconds / 1e9,
               .unit = "GFLOP/s",
-              .ceiling = peak / 1e9,
-              .ceiling_name = "fp32 fma",
+              .ceiling = peak.flops * machine.context.num_threads() / 1e9,
+              .ceiling_name = peak.name,
               .note = std::string(to_string(machine.level)) + ", " + std::to_string(seconds * 1e3) + " ms"});
   std::vector<int32_t> out(512);
   const TopKParams top{

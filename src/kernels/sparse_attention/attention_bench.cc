@@ -10,7 +10,7 @@ using namespace bench_ops;
 
 Status bench_attention(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
-  const double peak = measure_fma_peak(machine.level).flops * machine.context.num_threads();
+  const Peak peak = measure_bf16_peak(machine.level);
   const int64_t heads = 64, head_dim = 512, entries = 4096, top_k = 512, capacity = 192, rows_per_block = 64;
   const int64_t window_bytes = row_bytes(RowFormat::kFp8Block32, head_dim),
                 global_bytes = row_bytes(RowFormat::kFp4Group16, head_dim);
@@ -52,8 +52,8 @@ Status bench_attention(const BenchOptions& options, BenchReport& report) {
     report.add({.name = "640 entries, rows " + std::to_string(rows),
                 .value = estimate(p).flops / seconds / 1e9,
                 .unit = "GFLOP/s",
-                .ceiling = peak / 1e9,
-                .ceiling_name = "fp32 fma",
+                .ceiling = peak.flops * machine.context.num_threads() / 1e9,
+                .ceiling_name = peak.name,
                 .note = std::string(to_string(machine.level)) + ", " +
                         std::to_string(seconds / static_cast<double>(rows) * 1e6) + " us a row"});
     if (options.quick) break;

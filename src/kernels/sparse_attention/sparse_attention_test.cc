@@ -189,6 +189,38 @@ TEST(SparseAttention, TheWindowMayComeFromRingOrFreshRows) {
   }
 }
 
+// From flat scores to one-hot ones, with probabilities that vanish and entries of zeros: every row gives the same bits.
+TEST(SparseAttention, EveryRowEqualsTheReferenceFromFlatToSharp) {
+  Rng rng(104);
+  const int64_t head_dim = 96, heads = 21, tokens = 2, top_k = 70;
+  Caches caches(rng, head_dim, 40, 90, 24, 8);
+  std::vector<float> sink(static_cast<size_t>(heads), 0.1f);
+  const std::vector<int32_t> lane = {0, 1}, end = {30, 17}, fresh = {0, 0};
+  for (int64_t l = 0; l < 2; ++l) caches.write_ring(l, 10, 30);
+  for (const float factor : {0.01f, 1.f, 10.f, 100.f, 1e30f, 1e-30f}) {
+    SCOPED_TRACE(factor);
+    auto q = random_bf16(rng, tokens * heads * head_dim, 1.f);
+    for (bf16& v : q) v = to_bf16(to_float(v) * factor);
+    std::fill(q.begin(), q.begin() + head_dim, bf16{0});
+    std::vector<int32_t> selected;
+    for (int64_t i = 0; i < tokens * top_k; ++i)
+      selected.push_back(i % 11 == 3 ? kNoEntry : static_cast<int32_t>(i % top_k + 5));
+    expect_rows_agree(sparse_attention_rows(), std::vector<bf16>(q.size()), [&](auto& out) {
+      return SparseAttentionParams{.q = {q.data(), {tokens, heads, head_dim}},
+                                   .sink = {sink.data(), heads},
+                                   .scale = 0.1f,
+                                   .window = 16,
+                                   .lane = {lane.data(), {tokens}},
+                                   .window_end = {end.data(), {tokens}},
+                                   .num_fresh = {fresh.data(), {tokens}},
+                                   .ring = caches.ring,
+                                   .selected = {selected.data(), {tokens, top_k}},
+                                   .global = caches.global,
+                                   .out = {out.data(), {tokens, heads, head_dim}}};
+    });
+  }
+}
+
 // Bounded replay: positions below window_begin are missing, never read.
 TEST(SparseAttention, PositionsBelowWindowBeginAreMissing) {
   Rng rng(102);
