@@ -12,10 +12,8 @@ TEST(Memory, IsZeroedAndAlignedAtEverySize) {
        {size_t{1}, size_t{4096}, kLargeMemoryBytes - 1, kLargeMemoryBytes, 3 * kLargeMemoryBytes + 7}) {
     auto* memory = static_cast<uint8_t*>(allocate_zeroed(bytes));
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % (bytes >= kLargeMemoryBytes ? size_t{2} << 20 : 64), 0U);
-    for (const size_t at : {size_t{0}, bytes / 2, bytes - 1}) {
-      EXPECT_EQ(memory[at], 0);
-      memory[at] = 1;
-    }
+    for (const size_t at : {size_t{0}, bytes / 2, bytes - 1}) EXPECT_EQ(memory[at], 0);
+    for (const size_t at : {size_t{0}, bytes / 2, bytes - 1}) memory[at] = 1;
     free_memory(memory, bytes);
   }
 }

@@ -195,7 +195,7 @@ TEST(SparseAttention, EveryRowEqualsTheReferenceFromFlatToSharp) {
   const int64_t head_dim = 96, heads = 21, tokens = 2, top_k = 70;
   Caches caches(rng, head_dim, 40, 90, 24, 8);
   std::vector<float> sink(static_cast<size_t>(heads), 0.1f);
-  const std::vector<int32_t> lane = {0, 1}, end = {30, 17}, fresh = {0, 0};
+  const std::vector<int32_t> lane = {0, 1}, end = {30, 29}, fresh = {0, 0};
   for (int64_t l = 0; l < 2; ++l) caches.write_ring(l, 10, 30);
   for (const float factor : {0.01f, 1.f, 10.f, 100.f, 1e30f, 1e-30f}) {
     SCOPED_TRACE(factor);
