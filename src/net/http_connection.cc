@@ -305,42 +305,58 @@ void HttpConnection::finish_answer() {
   if (!close_after_write_) post([self = shared_from_this()] { self->advance(), self->read(); });
 }
 
+// Sends what the socket takes at once; waits only for what it does not take.
 void HttpConnection::flush() {
   if (writing_ || closed_) return;
-  if (num_sent_ == in_flight_.size()) {
-    in_flight_.clear();
-    num_sent_ = 0;
-    if (tls_) {
-      if (!out_.empty() && !tls_->seal(out_).ok()) return close();
-      out_.clear();
-      in_flight_ = tls_->take_sealed();
-    } else {
-      in_flight_.swap(out_);
+  for (;;) {
+    if (num_sent_ == in_flight_.size()) {
+      if (!refill()) return;
+      continue;
     }
-  }
-  if (in_flight_.empty()) {
-    write_deadline_ns_ = 0;
-    if (close_after_write_ && tls_ && !std::exchange(sealed_end_, true)) {
-      tls_->end();
-      return flush();
+    error_code error;
+    num_sent_ += socket_.write_some(asio::buffer(in_flight_.data() + num_sent_, in_flight_.size() - num_sent_), error);
+    if (!error) {
+      write_deadline_ns_ = 0;
+      continue;
     }
-    if (close_after_write_) return linger();
-    if (in_flight_.capacity() > kKeptBytes && answering_ == 0) in_flight_ = std::string();
-    if (out_.capacity() > kKeptBytes && answering_ == 0) out_ = std::string();
-    if (resume_) std::exchange(resume_, nullptr)();
-    return;
+    if (error != asio::error::would_block) return close();
+    break;
   }
   writing_ = true;
   if (write_deadline_ns_ == 0) write_deadline_ns_ = shared_->clock->monotonic_ns() + shared_->options.write_stall_ns;
-  socket_.async_write_some(asio::buffer(in_flight_.data() + num_sent_, in_flight_.size() - num_sent_),
-                           [self = shared_from_this()](const error_code& e, size_t n) { self->on_written(e, n); });
+  socket_.async_wait(asio::ip::tcp::socket::wait_write,
+                     [self = shared_from_this()](const error_code& waited) { self->on_writable(waited); });
 }
 
-void HttpConnection::on_written(const error_code& error, size_t num_bytes) {
+// Takes what waits to be sent. False: there is nothing; what was to follow then has been done.
+bool HttpConnection::refill() {
+  in_flight_.clear();
+  num_sent_ = 0;
+  if (tls_) {
+    if (!out_.empty() && !tls_->seal(out_).ok()) return close(), false;
+    out_.clear();
+    in_flight_ = tls_->take_sealed();
+  } else {
+    in_flight_.swap(out_);
+  }
+  if (!in_flight_.empty()) return true;
+  write_deadline_ns_ = 0;
+  if (close_after_write_ && tls_ && !std::exchange(sealed_end_, true)) {
+    tls_->end();
+    in_flight_ = tls_->take_sealed();
+    if (!in_flight_.empty()) return true;
+  }
+  if (close_after_write_) return linger(), false;
+  if (in_flight_.capacity() > kKeptBytes && answering_ == 0) in_flight_ = std::string();
+  if (out_.capacity() > kKeptBytes && answering_ == 0) out_ = std::string();
+  if (resume_) std::exchange(resume_, nullptr)();
+  return false;
+}
+
+void HttpConnection::on_writable(const error_code& error) {
   writing_ = false;
   if (closed_) return;
   if (error) return close();
-  num_sent_ += num_bytes;
   write_deadline_ns_ = 0;
   flush();
 }
@@ -377,7 +393,26 @@ void HttpConnection::close() {
 }
 
 void HttpConnection::post(std::function<void()> work) {
-  if (!loop_->stopped) asio::post(loop_->io, std::move(work));
+  if (!loop_->stopped) loop_->post(std::move(work));
+}
+
+// A step of the engine brings work to many connections at once: it wakes their thread once.
+void HttpEventLoop::post(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex);
+    posted.push_back(std::move(work));
+    if (posted.size() > 1) return;  // it is on its way already
+  }
+  asio::post(io, [this] { run_posted(); });
+}
+
+void HttpEventLoop::run_posted() {
+  std::vector<std::function<void()>> works;
+  {
+    const std::lock_guard lock(mutex);
+    works.swap(posted);
+  }
+  for (std::function<void()>& work : works) work();
 }
 
 void HttpConnection::on_drained(uint64_t number, std::function<void()> resume) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -38,6 +39,11 @@ struct HttpEventLoop {
   std::atomic<bool> stopped{false};
   bool draining = false;
   std::unordered_set<std::shared_ptr<HttpConnection>> connections;
+  // Any thread. What is posted runs in order, on the loop's thread.
+  void post(std::function<void()> work);
+  void run_posted();
+  std::mutex mutex;
+  std::vector<std::function<void()>> posted;                            // guarded by mutex
   std::vector<char> read_buffer = std::vector<char>(size_t{64} << 10);  // of the connection that reads just now
 };
 
@@ -78,7 +84,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void append_head(const HttpResponse& response, int64_t content_length);
   void finish_answer();
   void flush();
-  void on_written(const boost::system::error_code& error, size_t num_bytes);
+  bool refill();
+  void on_writable(const boost::system::error_code& error);
   void linger();
   void set_deadline(int64_t delay_ns);
   void update_read_deadline();

@@ -42,7 +42,18 @@ Answer::Answer(AnswerSurroundings& surroundings, std::shared_ptr<HttpExchange> e
     choice.parser = std::make_unique<StreamParser>(around_.vocabulary, options);
   }
   mail_.resize(num_choices);
+  reading_.resize(num_choices);
   message_.role = Role::kAssistant;
+}
+
+void Answer::Mail::clear() {
+  tokens.clear();
+  logprobs.clear();
+  were_drafts.clear();
+  finished.reset();
+  record.reset();
+  refused = {};
+  num_cached_tokens = 0;
 }
 
 void Answer::begin() {
@@ -107,13 +118,13 @@ void Answer::read_mail() {
     });
     return;
   }
-  std::vector<Mail> mail(choices_.size());
   {
     const std::lock_guard lock(mutex_);
-    mail.swap(mail_);
+    reading_.swap(mail_);
     is_told_ = false;
   }
-  for (uint32_t i = 0; i < choices_.size() && !is_over_; ++i) read(i, mail[i]);
+  for (uint32_t i = 0; i < choices_.size() && !is_over_; ++i) read(i, reading_[i]);
+  for (Mail& mail : reading_) mail.clear();
   if (is_over_) return;
   if (std::ranges::all_of(choices_, &Choice::is_done)) return complete();
   if (setup_.stream) send_events();

@@ -71,6 +71,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
     std::optional<SequenceRecord> record;
     Status refused;
     int64_t num_cached_tokens = 0;
+    void clear();  // keeps the storage
   };
   struct Choice {
     SequenceId id{};
@@ -106,7 +107,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
   ChatEvents events_;
   WireEvents wire_;
   std::string frames_;
-  Json::Array told_tokens_;  // since the last frames
+  Json::Array told_tokens_;    // since the last frames
+  std::vector<Mail> reading_;  // what was the mailbox until a moment ago
   Message message_;
   int64_t begin_ns_ = 0;
   int64_t last_write_ns_ = 0;
