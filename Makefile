@@ -14,7 +14,7 @@ demo: build
 
 build: packages
 	cmake --preset $(PRESET) -DDEEPINFER_ACCELERATOR=$(DEEPINFER_ACCELERATOR) > /dev/null
-	cmake --build $(BUILD) -j $(JOBS) --target deepinfer deepinfer_codec
+	cmake --build $(BUILD) -j $(JOBS) --target deepinfer deepinfer_codec deepinfer_engine_library
 	scripts/copy_libraries $(BUILD)
 
 test: test-packages

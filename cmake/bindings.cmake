@@ -17,6 +17,39 @@ function(deepinfer_add_codec_library)
                         BUILD_WITH_INSTALL_RPATH ON)
 endfunction()
 
+# The engine's C library: libdeepinfer_engine.so of src/bindings/engine over everything up to serve.
+function(deepinfer_add_engine_bindings)
+  set(folder ${CMAKE_SOURCE_DIR}/src/bindings/engine)
+  set(script ${folder}/engine.map)
+  # c_boundary.cc is what both libraries do at their edge; it needs base alone.
+  add_library(deepinfer_engine_abi STATIC ${folder}/engine_calls.cc ${DEEPINFER_BINDINGS_C}/c_boundary.cc)
+  target_include_directories(deepinfer_engine_abi PUBLIC ${folder} ${DEEPINFER_BINDINGS_C})
+  target_compile_definitions(deepinfer_engine_abi PRIVATE DEEPINFER_ENGINE_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(deepinfer_engine_abi PUBLIC deepinfer_serve PRIVATE fmt::fmt)
+  file(GLOB tests CONFIGURE_DEPENDS ${folder}/*_test.cc)
+  deepinfer_add_tests(engine_abi "${tests}")
+
+  add_library(deepinfer_engine_library SHARED $<TARGET_OBJECTS:deepinfer_engine_abi>)
+  target_include_directories(deepinfer_engine_library INTERFACE ${folder} ${DEEPINFER_BINDINGS_C})
+  target_link_libraries(deepinfer_engine_library PRIVATE deepinfer_serve fmt::fmt)
+  target_link_options(deepinfer_engine_library PRIVATE -Wl,--version-script=${script} -Wl,--gc-sections -Wl,--as-needed)
+  set_target_properties(deepinfer_engine_library PROPERTIES
+    OUTPUT_NAME deepinfer_engine VERSION 1.0.0 SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib
+    LINK_DEPENDS ${script} BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN" BUILD_WITH_INSTALL_RPATH ON)
+  foreach(program generate layout)
+    set(target engine_example_${program})
+    add_executable(${target} ${folder}/examples/${program}.c)
+    set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF
+                          BUILD_RPATH "$ORIGIN/../lib")
+    target_compile_options(${target} PRIVATE -Wpedantic)
+    target_link_libraries(${target} PRIVATE deepinfer_engine_library)
+  endforeach()
+  add_test(NAME engine_examples COMMAND ${CMAKE_SOURCE_DIR}/scripts/test_engine_examples ${CMAKE_BINARY_DIR})
+  if(NOT DEEPINFER_SANITIZE)
+    add_test(NAME engine_abi_check COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_abi ${CMAKE_BINARY_DIR} --library engine)
+  endif()
+endfunction()
+
 function(deepinfer_add_codec_bindings)
   file(GLOB sources CONFIGURE_DEPENDS ${DEEPINFER_BINDINGS_C}/*.cc)
   set(tests ${sources})

@@ -113,6 +113,8 @@ struct InferenceOptions {
   uint32_t min_tokens = 0;
   bool ignore_eos = false;
   std::vector<int32_t> stop_token_ids;
+  std::vector<std::string> bad_words;  // texts that may not be said, with or without a space before them
+  bool processed_logprobs = false;     // log probabilities behind penalties, biases, masks and temperature
 };
 
 // Where the stream parser begins in thinking mode. "Start" drops leading newlines, the continuations keep them.

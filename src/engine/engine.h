@@ -13,11 +13,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "base/token_masks.h"
+#include "engine/lane_record.h"
 #include "engine/lane_start.h"
 #include "engram/token_map.h"
 #include "kernels/indexer/indexer.h"
@@ -75,6 +77,18 @@ class Engine {
   // lane. Errors: invalid_argument.
   Status admit(LaneStart start);
   void release(int32_t lane);
+
+  // What a lane and a block hold, as opaque bytes (lane_record.h, README.md). The lane has been admitted; its record is
+  // taken or put when the steps launched before have run, which is waited for. import_lane leaves it as it was when the
+  // record was made, so rows go on at `moment.position`; a tail record restores the encoder's windows alone. Errors:
+  // invalid_argument, corruption (nothing changed then).
+  std::string state_layout() const;  // names what records and blocks of this engine consist of
+  int64_t lane_record_bytes(LaneRecordKind kind) const;
+  Status export_lane(int32_t lane, const LaneMoment& moment, LaneRecordKind kind, std::span<uint8_t> out) const;
+  Status import_lane(int32_t lane, const LaneMoment& moment, LaneRecordKind kind, std::span<const uint8_t> record);
+  // cache_layout().block_bytes each; from any thread, while no step reads or writes the block.
+  Status read_block(BlockId block, std::span<uint8_t> out) const;
+  Status write_block(BlockId block, std::span<const uint8_t> bytes);
 
   // Copies the batch. Errors: invalid_argument, resource_exhausted; nothing has happened then. With a thread, what is
   // wrong with a row is told by collect() instead, and the engine is not usable any more.

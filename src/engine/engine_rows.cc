@@ -87,10 +87,12 @@ Status build_rows(State& state, const StepContext& step) {
 }
 
 void remember_rows(State& state) {
-  if (!state.hasher) return;
-  for (const BatchSequence& sequence : state.batch_sequences)
-    if (!sequence.rows.empty())
+  for (const BatchSequence& sequence : state.batch_sequences) {
+    if (sequence.rows.empty()) continue;
+    lane_of(state, sequence).note_rows(sequence.position_begin, sequence.rows.size());
+    if (state.hasher)
       remember_tokens(lane_of(state, sequence), sequence, tokens_of(state, sequence), state.hasher->look_back());
+  }
 }
 
 void describe_rows(const State& state, StepOutput& output) {

@@ -36,6 +36,7 @@ void Lane::start(LaneStart start) {
   num_output_tokens = static_cast<int64_t>(start.output.size());
   images = std::move(start.images);
   tokens.clear();
+  ring_begin = ring_end = 0;
   stop_ids = std::move(start.stop_ids);
   output_tokens_max = start.output_tokens_max;
   is_ended = false;
@@ -50,6 +51,11 @@ void Lane::append(TokenId token) {
   ++num_output_tokens;
   last_token = token;
   is_ended = num_output_tokens >= output_tokens_max || std::ranges::find(stop_ids, token) != stop_ids.end();
+}
+
+void Lane::note_rows(int64_t position_begin, int64_t num_rows) {
+  if (position_begin > ring_end || ring_begin == ring_end) ring_begin = position_begin;
+  ring_end = std::max(ring_end, position_begin + num_rows);
 }
 
 const bf16* Lane::image_row(int64_t position, int64_t hidden) const {

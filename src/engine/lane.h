@@ -53,7 +53,10 @@ struct Lane {
   int64_t drafts_wanted() const { return std::max<int64_t>(0, output_tokens_max - num_output_tokens - 1); }
 
   void start(LaneStart start);
-  void append(TokenId token);  // picked; says whether the sequence ends with it
+  void append(TokenId token);            // picked; says whether the sequence ends with it
+  int64_t ring_begin = 0, ring_end = 0;  // positions whose window rows were written since admission, highest run
+
+  void note_rows(int64_t position_begin, int64_t num_rows);
   // The embedding row of an image position, nullptr for text.
   const bf16* image_row(int64_t position, int64_t hidden) const;
 };

@@ -136,6 +136,13 @@ void BlockPool::unpin(BlockId block) {
   if (--s.num_pins == 0 && s.num_references == 0) park(block);
 }
 
+void BlockPool::for_each_evictable(
+    const std::function<bool(BlockId block, const BlockKey& key, bool behind_fast_replay)>& visit) const {
+  for (int32_t i = lru_front_; i >= 0; i = blocks_[static_cast<size_t>(i)].behind)
+    if (const State& s = blocks_[static_cast<size_t>(i)]; !visit(static_cast<BlockId>(i), *s.key, s.behind_fast_replay))
+      return;
+}
+
 bool BlockPool::forget(const BlockKey& key) {
   const auto found = index_.find(key);
   if (!found) return false;

@@ -55,6 +55,10 @@ class BlockPool {
   // Drops a cached key; the block becomes free if nobody holds it. For a tenant's deletion.
   bool forget(const BlockKey& key);
 
+  // Cached blocks in the order in which they would be evicted, until `visit` says false.
+  void for_each_evictable(
+      const std::function<bool(BlockId block, const BlockKey& key, bool behind_fast_replay)>& visit) const;
+
   int64_t num_references(BlockId block) const { return state(block).num_references; }
 
   // Every block in exactly one state, counts and index agree. Aborts otherwise. O(num_blocks); for tests and debug

@@ -19,7 +19,14 @@ std::optional<HostTier::Found> HostTier::find(const BlockKey& key) {
 }
 
 std::optional<HostSlot> HostTier::admit(const BlockKey& key, bool behind_fast_replay) {
-  if (index_.contains(key)) return std::nullopt;
+  if (const auto at = index_.find(key); at != index_.end()) {
+    State& held = slots_[static_cast<size_t>(at->second)];
+    if (behind_fast_replay || !held.behind_fast_replay || held.num_copies > 0) return std::nullopt;
+    held.behind_fast_replay = false;
+    held.num_copies = 1;
+    lru_.splice(lru_.end(), lru_, held.lru_place);
+    return at->second;
+  }
   for (const HostSlot slot : lru_) {
     State& s = slots_[static_cast<size_t>(slot)];
     if (s.num_copies > 0) continue;

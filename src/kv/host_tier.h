@@ -30,8 +30,9 @@ class HostTier {
   std::optional<Found> find(const BlockKey& key);
   bool contains(const BlockKey& key) const { return index_.contains(key); }
 
-  // A slot for the bytes of `key`, dropping the least recently used one; nullopt when the key is here already or every
-  // slot is busy. The slot is busy until copied() says its bytes are in place.
+  // A slot for the bytes of `key`, dropping the least recently used one; nullopt when the key is here already (and not
+  // merely behind a fast replay, where these bytes are exact) or every slot is busy. The slot is busy until copied()
+  // says its bytes are in place.
   std::optional<HostSlot> admit(const BlockKey& key, bool behind_fast_replay);
   // A load from the slot is in flight until copied().
   void begin_load(HostSlot slot);

@@ -14,7 +14,9 @@ std::string_view to_string(MissReason reason) {
 }
 
 PrefixCache::PrefixCache(int64_t num_blocks, int64_t num_host_slots)
-    : host_(num_host_slots), pool_(num_blocks, [this](const BlockKey& key, const CachedBlock& block) {
+    : host_(num_host_slots),
+      loading_(static_cast<size_t>(num_blocks), false),
+      pool_(num_blocks, [this](const BlockKey& key, const CachedBlock& block) {
         ++stats_.num_evicted;
         const auto slot = host_.admit(key, block.behind_fast_replay);
         if (!slot) return;
@@ -48,6 +50,7 @@ PrefixHit PrefixCache::lookup(std::span<const BlockKey> keys, int64_t num_prompt
     if (on_device) {
       pool_.hold(on_device->block);
       hit.blocks.push_back(on_device->block);
+      hit.awaits_loads |= loading_[index(on_device->block)];
     } else {
       const auto block = load_from_host(key, in_host->slot, fast, hit);
       if (!block) {
@@ -56,6 +59,7 @@ PrefixHit PrefixCache::lookup(std::span<const BlockKey> keys, int64_t num_prompt
       }
       stats_.num_host_hit_tokens += kBlockTokens;
       hit.blocks.push_back(*block);
+      hit.awaits_loads = true;
     }
     hit.behind_fast_replay |= fast;
   }
@@ -73,6 +77,9 @@ std::optional<BlockId> PrefixCache::load_from_host(const BlockKey& key, HostSlot
     return std::nullopt;
   }
   pool_.publish(block->front(), key, behind_fast_replay);
+  pool_.pin(block->front());  // whoever lets go of it: the copy still writes it
+  loading_[index(block->front())] = true;
+  ++num_loading_;
   hit.loads.push_back({BlockCopy::Direction::kLoad, block->front(), slot});
   return block->front();
 }
@@ -99,7 +106,37 @@ void PrefixCache::publish(const BlockTable& table, std::span<const BlockKey> key
 
 std::vector<BlockCopy> PrefixCache::take_offloads() { return std::exchange(offloads_, {}); }
 
-void PrefixCache::finish_copy(const BlockCopy& copy) { host_.copied(copy.slot); }
+std::vector<BlockCopy> PrefixCache::take_keeps(int64_t num_max) {
+  std::vector<BlockCopy> keeps;
+  if (host_.num_slots() == 0) return keeps;
+  pool_.for_each_evictable([&](BlockId block, const BlockKey& key, bool behind_fast_replay) {
+    if (static_cast<int64_t>(keeps.size()) == num_max) return false;
+    if (host_.contains(key)) return true;
+    const auto slot = host_.admit(key, behind_fast_replay);
+    if (!slot) return false;
+    keeps.push_back({BlockCopy::Direction::kKeep, block, *slot});
+    return true;
+  });
+  for (const BlockCopy& keep : keeps) pool_.pin(keep.block);
+  stats_.num_kept += static_cast<int64_t>(keeps.size());
+  return keeps;
+}
+
+void PrefixCache::finish_copy(const BlockCopy& copy) {
+  host_.copied(copy.slot);
+  if (copy.direction == BlockCopy::Direction::kOffload) return;
+  if (copy.direction == BlockCopy::Direction::kLoad) {
+    CHECK(loading_[index(copy.block)]);
+    loading_[index(copy.block)] = false;
+    --num_loading_;
+    ++stats_.num_loaded;
+  }
+  pool_.unpin(copy.block);
+}
+
+bool PrefixCache::is_loading(const BlockTable& table) const {
+  return num_loading_ > 0 && std::ranges::any_of(table.blocks(), [&](BlockId block) { return loading_[index(block)]; });
+}
 
 void PrefixCache::forget(const BlockKey& key) {
   pool_.forget(key);
@@ -107,6 +144,7 @@ void PrefixCache::forget(const BlockKey& key) {
 }
 
 void PrefixCache::check_invariants() const {
+  CHECK(std::ranges::count(loading_, true) == num_loading_);
   pool_.check_invariants();
   host_.check_invariants();
 }

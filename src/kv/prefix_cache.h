@@ -28,9 +28,12 @@ enum class MissReason {
 inline constexpr int kNumMissReasons = 5;
 std::string_view to_string(MissReason reason);
 
-// One copy between a device block and a host slot, for the engine; the block or slot is held until finish_copy().
+// One copy between a device block and a host slot, for the engine; the slot is held until finish_copy().
+//   kOffload  of an evicted block: read it before the step that reuses the block runs
+//   kLoad     into a block that is pinned and marked as loading: sequences that hold it wait
+//   kKeep     of a cached block that is pinned meanwhile: made ahead, so that its eviction costs no copy
 struct BlockCopy {
-  enum class Direction { kOffload, kLoad };
+  enum class Direction { kOffload, kLoad, kKeep };
   Direction direction{};
   BlockId block{};
   HostSlot slot{};
@@ -41,12 +44,13 @@ struct PrefixHit {
   std::vector<BlockCopy> loads;  // must land before the sequence runs; their blocks are among `blocks`
   MissReason reason = MissReason::kNone;
   bool behind_fast_replay = false;  // a block of the hit was
+  bool awaits_loads = false;        // a block of the hit is still being loaded, for it or for another sequence
   int64_t num_tokens() const { return static_cast<int64_t>(blocks.size()) * kBlockTokens; }
 };
 
 struct PrefixCacheStats {
   int64_t num_lookups = 0, num_prompt_tokens = 0, num_hit_tokens = 0, num_host_hit_tokens = 0;
-  int64_t num_published = 0, num_evicted = 0, num_offloaded = 0;
+  int64_t num_published = 0, num_evicted = 0, num_offloaded = 0, num_kept = 0, num_loaded = 0;
   std::array<int64_t, kNumMissReasons> misses{};
 };
 
@@ -69,7 +73,10 @@ class PrefixCache {
   // Copies to start: evicted blocks that go to host memory. Each must be read before the step that reuses the block,
   // which is the step planned next: the engine runs offloads first. Cleared by the call.
   std::vector<BlockCopy> take_offloads();
+  // Up to `num_max` of the blocks that would be evicted next, not in host memory yet: copied while steps run.
+  std::vector<BlockCopy> take_keeps(int64_t num_max);
   void finish_copy(const BlockCopy& copy);
+  bool is_loading(const BlockTable& table) const;  // any of its blocks
 
   // Drops a key from every tier where it is idle. For a tenant's deletion.
   void forget(const BlockKey& key);
@@ -81,6 +88,8 @@ class PrefixCache {
 
   HostTier host_;
   std::vector<BlockCopy> offloads_;
+  std::vector<bool> loading_;  // by block
+  int64_t num_loading_ = 0;
   PrefixCacheStats stats_;
   BlockPool pool_;  // after what its eviction callback uses
 };

@@ -327,6 +327,13 @@ class Decoder {
     inference.ignore_eos = flag_member(request_, "ignore_eos");
     if (const Json* ids = member(request_, "stop_token_ids"))
       for (const Json& id : ids->as_array()) inference.stop_token_ids.push_back(static_cast<int32_t>(id.as_int()));
+    if (const Json* words = member(request_, "bad_words"))
+      for (const Json& word : words->as_array()) {
+        if (word.as_string().empty()) return refuse("Invalid 'bad_words': an empty text", "bad_words");
+        inference.bad_words.push_back(word.as_string());
+      }
+    if (const Json* mode = member(request_, "logprobs_mode"))
+      inference.processed_logprobs = mode->as_string() == "processed_logprobs";
     const Json* effort = member(request_, "reasoning_effort");
     if (effort && effort->is_integer() && effort->as_int() == 0)
       return refuse("Invalid reasoning_effort value, the valid range of reasoning_effort is [1, 100]",

@@ -82,6 +82,8 @@ Fields beyond_recipe() {
           {"logit_bias", Shape::map(Shape::number())},
           {"min_tokens", u32},
           {"ignore_eos", Shape::boolean()},
+          {"bad_words", Shape::list(Shape::text())},
+          {"logprobs_mode", Shape::word({"raw_logprobs", "processed_logprobs"})},
           {"stop_token_ids", Shape::list(Shape::unsigned_up_to(INT32_MAX))}};
 }
 

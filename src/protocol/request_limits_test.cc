@@ -131,7 +131,8 @@ TEST(BeyondRecipe, AnyForcesACallInMessages) {
 TEST(BeyondRecipe, SamplingFieldsActAsAsked) {
   const std::string body = chat(
       R"("n":3,"temperature":0.25,"top_p":0.5,"presence_penalty":1,"frequency_penalty":-1,"top_k":40,"min_p":0.1,"min_tokens":5,)"
-      R"("ignore_eos":true,"stop_token_ids":[7],"logit_bias":{"12":-3.5},"repetition_penalty":1.1,"max_completion_tokens":9)");
+      R"("ignore_eos":true,"stop_token_ids":[7],"logit_bias":{"12":-3.5},"repetition_penalty":1.1,"max_completion_tokens":9,)"
+      R"("bad_words":["no","way"],"logprobs_mode":"processed_logprobs")");
   const Outcome ours = decode("chat", body);
   ASSERT_FALSE(ours.refusal) << ours.refusal->message;
   const InferenceOptions& inference = ours.request.chat.inference;
@@ -147,6 +148,8 @@ TEST(BeyondRecipe, SamplingFieldsActAsAsked) {
   ASSERT_EQ(inference.logit_bias.size(), 1u);
   EXPECT_EQ(inference.logit_bias[0], (std::pair<int32_t, float>(12, -3.5f)));
   EXPECT_EQ(inference.max_tokens, 9u);
+  EXPECT_EQ(inference.bad_words, (std::vector<std::string>{"no", "way"}));
+  EXPECT_TRUE(inference.processed_logprobs);
   DecodeOptions recipe;
   recipe.recipe_compatible = true;
   expect_refused(decode("chat", body, recipe), "n");
@@ -157,7 +160,7 @@ TEST(BeyondRecipe, OutOfRangeIsRefusedByName) {
        {std::pair(R"("n":0)", "n"), std::pair(R"("n":17)", "n"), std::pair(R"("min_p":1.5)", "min_p"),
         std::pair(R"("repetition_penalty":0)", "repetition_penalty"),
         std::pair(R"("logit_bias":{"x":1})", "logit_bias.x"), std::pair(R"("logit_bias":{"1":101})", "logit_bias.1"),
-        std::pair(R"("reasoning_effort":0)", "reasoning_effort")})
+        std::pair(R"("bad_words":[""])", "bad_words"), std::pair(R"("reasoning_effort":0)", "reasoning_effort")})
     expect_refused(decode("chat", chat(members)), param);
 }
 

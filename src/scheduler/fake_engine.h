@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <map>
 #include <set>
 #include <vector>
@@ -41,9 +40,36 @@ class FakeEngine {
   explicit FakeEngine(uint64_t seed) : rng_(seed) {}
 
   void copy(const BlockCopy& copy) {
-    if (copy.direction == BlockCopy::Direction::kOffload) host_[copy.slot] = blocks_[copy.block];
-    else blocks_[copy.block] = host_[copy.slot];
+    if (copy.direction == BlockCopy::Direction::kLoad) blocks_[copy.block] = host_[copy.slot];
+    else host_[copy.slot] = blocks_[copy.block];
   }
+
+  // Saves first, as whoever owns a real engine does: what they read may be written by everything after them.
+  void save(const std::vector<StateMove>& moves) {
+    for (const StateMove& move : moves) {
+      if (move.kind != StateMove::Kind::kSave) continue;
+      const Lane& lane = lanes_.at(move.lane);
+      CHECK(lane.owner == move.id && static_cast<int64_t>(lane.tokens.size()) >= move.position);
+      SavedState saved{{lane.tokens.begin(), lane.tokens.begin() + move.position}, {}};
+      for (const BlockId block : move.blocks) saved.blocks.push_back(blocks_[block]);
+      CHECK(states_.emplace(move.snapshot, std::move(saved)).second);
+    }
+  }
+  void restore(const std::vector<StateMove>& moves, const std::map<SequenceId, std::vector<TokenId>>& known,
+               const std::map<SequenceId, SequenceRequest>& requests) {
+    for (const StateMove& move : moves) {
+      if (move.kind == StateMove::Kind::kDrop) CHECK(states_.erase(move.snapshot) == 1);
+      if (move.kind != StateMove::Kind::kRestore) continue;
+      const SavedState& saved = states_.at(move.snapshot);
+      CHECK(static_cast<int64_t>(saved.tokens.size()) == move.position && saved.blocks.size() == move.blocks.size());
+      for (size_t i = 0; i < move.blocks.size(); ++i) blocks_[move.blocks[i]] = saved.blocks[i];
+      lanes_[move.lane] = {move.id, saved.tokens};
+      lanes_[move.lane].num_outputs =
+          static_cast<int64_t>(known.at(move.id).size() - requests.at(move.id).prompt.size());
+    }
+  }
+  size_t num_states() const { return states_.size(); }
+  int64_t num_prompt_rows = 0;  // that ran
 
   // `known` are the tokens of every sequence that the caller has: prompt and delivered output.
   StepOutput run(const Batch& batch, const std::map<SequenceId, std::vector<TokenId>>& known,
@@ -95,6 +121,7 @@ class FakeEngine {
     lane.tokens.resize(static_cast<size_t>(position));
     touch_blocks(rows, lane, tokens);
     out.num_rows = static_cast<int64_t>(tokens.size());
+    num_prompt_rows += std::clamp<int64_t>(static_cast<int64_t>(request.prompt.size()) - position, 0, out.num_rows);
     lane.tokens.insert(lane.tokens.end(), tokens.begin(), tokens.end() - static_cast<int64_t>(num_drafts));
     if (!rows.sample || rows.num_logits_rows == 0) return out;
     out.num_verified = static_cast<int64_t>(num_drafts);
@@ -140,79 +167,16 @@ class FakeEngine {
     lane.drafts = out.drafts;
   }
 
+  struct SavedState {
+    std::vector<TokenId> tokens;
+    std::vector<std::array<TokenId, kBlockTokens>> blocks;
+  };
+
   Rng rng_;
   std::map<int32_t, Lane> lanes_;
+  std::map<SnapshotId, SavedState> states_;
   std::map<BlockId, std::array<TokenId, kBlockTokens>> blocks_;
   std::map<HostSlot, std::array<TokenId, kBlockTokens>> host_;
-};
-
-// Drives a scheduler to the end of its requests in virtual time and keeps all outputs. `num_ahead` steps are under way
-// while the next is planned.
-struct Driver {
-  Scheduler& scheduler;
-  FakeEngine engine;
-  int64_t num_ahead = 0;
-  int64_t now_ns = 0;
-  std::map<SequenceId, std::vector<TokenId>> known = {}, outputs = {};
-  std::map<SequenceId, SequenceRequest> requests = {};
-  std::map<SequenceId, SequenceEnd> finished = {};
-  struct UnderWay {
-    StepOutput output;
-    std::vector<BlockId> blocks;
-  };
-  std::deque<UnderWay> under_way = {};
-
-  Status submit(const SequenceRequest& r) {
-    const Status status = scheduler.submit(r, now_ns);
-    if (!status.ok()) return status;
-    known[r.id] = r.prompt;
-    requests[r.id] = r;
-    return {};
-  }
-  void deliver(const std::vector<SequenceDelta>& deltas) {
-    for (const SequenceDelta& delta : deltas) {
-      CHECK(!finished.contains(delta.id));  // nothing comes after the end
-      auto& out = outputs[delta.id];
-      out.insert(out.end(), delta.tokens.begin(), delta.tokens.end());
-      auto& tokens = known[delta.id];
-      tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end());
-      if (delta.finished) finished[delta.id] = *delta.finished;
-    }
-  }
-  // No block that a step under way reads or writes may have been given back.
-  void check_blocks(const PrefixCache& cache) const {
-    for (const UnderWay& step : under_way)
-      for (const BlockId block : step.blocks) CHECK(cache.pool().num_references(block) > 0);
-  }
-  void commit_oldest() {
-    std::vector<SequenceDelta> deltas;
-    now_ns += 1'000'000;
-    scheduler.commit(under_way.front().output, now_ns, deltas);
-    under_way.pop_front();
-    deliver(deltas);
-  }
-  // Plans a step and commits one; false when there was nothing to run.
-  bool step(PrefixCache& cache) {
-    Batch batch;
-    scheduler.plan(now_ns, batch);
-    check_blocks(cache);
-    for (const BlockCopy& copy : scheduler.take_copies()) {
-      engine.copy(copy);
-      cache.finish_copy(copy);
-    }
-    deliver(scheduler.take_finished());
-    const bool any = !batch.empty() || !under_way.empty();
-    if (!batch.empty()) {
-      under_way.push_back({engine.run(batch, known, requests), {}});
-      for (const BatchSequence& rows : batch.sequences)
-        under_way.back().blocks.insert(under_way.back().blocks.end(), rows.blocks->blocks().begin(),
-                                       rows.blocks->blocks().end());
-    }
-    const size_t stay = batch.empty() || scheduler.wants_drain() ? 0 : static_cast<size_t>(num_ahead);
-    while (under_way.size() > stay) commit_oldest();
-    check_blocks(cache);
-    return any;
-  }
 };
 
 }  // namespace deepinfer

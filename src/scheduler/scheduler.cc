@@ -61,6 +61,7 @@ Status Scheduler::submit(SequenceRequest request, int64_t now_ns) {
   }
   if (const auto deadline = sequence->request.deadline_ns)
     next_deadline_ns_ = std::min(next_deadline_ns_.value_or(*deadline), *deadline);
+  await_prompt(*sequence);
   waiting_.push_back(sequence.get());
   sequences_.emplace(sequence->request.id, std::move(sequence));
   return {};
@@ -123,7 +124,7 @@ double Scheduler::remaining_ns(const Sequence& sequence) const {
 double Scheduler::predict_ttft_ns(int64_t num_uncached_tokens) const {
   double work = fit_.curve().chunk_ns({num_uncached_tokens, 0});
   for (const auto& [id, sequence] : sequences_)
-    if (!sequence->decodes_next()) work += remaining_ns(*sequence);
+    if (!sequence->decodes_next() && !sequence->awaited) work += remaining_ns(*sequence);
   // Decode rows share every step; the share of a step left to prompts is bounded below by chunk_rows_min.
   StepShape decode;
   for (const Sequence* s : running_) decode.num_decode_rows += s->decodes_next() ? 1 + options_.num_drafts : 0;
@@ -138,6 +139,7 @@ Sequence* Scheduler::next_waiting(int64_t now_ns) {
   double best_score = 0;
   for (Sequence* waiting : waiting_) {
     Sequence& candidate = *waiting;
+    if (awaits_prompt(candidate)) continue;
     const double score = policy_->score({candidate.record.arrival_ns, remaining_ns(candidate), now_ns}, options_.aging);
     if (!best || candidate.request.priority < best->request.priority ||
         (candidate.request.priority == best->request.priority && score < best_score)) {
@@ -152,6 +154,8 @@ Sequence* Scheduler::next_waiting(int64_t now_ns) {
 bool Scheduler::admit(Sequence& s, int64_t now_ns) {
   if (free_lanes_.empty()) return false;
   CHECK(s.state == SequenceState::kWaiting && s.blocks.num_blocks() == 0);
+  if (s.snapshot) return resume_from_snapshot(s);
+  if (s.awaited) return start_from_fork(s, now_ns);
   const bool exact = s.request.replay == ReplayMode::kExact;
   const bool resumed = s.first_hit_tokens.has_value();
   int64_t num_keys = static_cast<int64_t>(s.keys.keys().size());
@@ -173,12 +177,9 @@ bool Scheduler::admit(Sequence& s, int64_t now_ns) {
   s.num_computed_tokens = plan.run_begin;
   s.limits = plan.limits;
   s.behind_fast_replay = plan.adopts_hit && (s.request.replay == ReplayMode::kFast || hit.behind_fast_replay);
-  s.lane = free_lanes_.back();
-  free_lanes_.pop_back();
+  take_lane(s, SequenceState::kPrefill);
   s.starts_lane = true;
-  s.state = SequenceState::kPrefill;
-  running_.push_back(&s);
-  std::erase(waiting_, &s);
+  s.awaits_loads = plan.adopts_hit && hit.awaits_loads;
   s.record.num_loaded_blocks += static_cast<int64_t>(hit.loads.size());
   if (!resumed) {
     s.first_hit_tokens = s.blocks.num_blocks() * kBlockTokens;
@@ -197,12 +198,13 @@ bool Scheduler::reserve(Sequence& s, int64_t num_tokens, bool may_preempt) {
   if (missing <= 0) return true;
   while (cache_.pool().num_available() < missing) {
     Sequence* victim = may_preempt ? preemption_victim(s) : nullptr;
-    if (!victim) return false;
-    preempt(*victim);
+    if (victim) preempt(*victim);
+    else if (!may_preempt || wants_drain_ || !drop_any_fork()) return false;
   }
   fresh_blocks_.clear();
   CHECK(cache_.pool().allocate(missing, fresh_blocks_));
   for (const BlockId block : fresh_blocks_) s.blocks.push_back(block);
+  s.record.num_blocks_max = std::max(s.record.num_blocks_max, s.blocks.num_blocks());
   return true;
 }
 
@@ -226,6 +228,7 @@ Sequence* Scheduler::preemption_victim(const Sequence& keep) {
 
 void Scheduler::preempt(Sequence& s) {
   CHECK(s.num_steps_under_way == 0 && s.num_scheduled_tokens == 0);
+  save_state(s);
   release_blocks(s);
   free_lanes_.push_back(s.lane);
   s.lane = -1;
@@ -246,9 +249,13 @@ void Scheduler::release_blocks(Sequence& s) {
 
 void Scheduler::finish(Sequence& s, SequenceEnd reason, int64_t now_ns) {
   CHECK(s.state != SequenceState::kFinished);
+  drop_snapshot(s);
+  hand_prompt_on(s);
+  if (s.awaited) leave_fork(s);
   s.state = SequenceState::kFinished;
   s.end = reason;
   s.record.finished_ns = now_ns;
+  if (s.record.num_blocks_max > 0) s.record.num_kv_bytes = state_bytes(s.record.num_blocks_max);
   std::erase(running_, &s);
   std::erase(waiting_, &s);
   records_[s.request.id] = s.record;
@@ -304,6 +311,17 @@ void Scheduler::check_invariants() const {
   for (const auto& s : ended_) {  // only what a step under way still needs
     CHECK(s->state == SequenceState::kFinished && s->num_steps_under_way > 0);
     check(*s);
+  }
+  int64_t snapshot_bytes = 0;
+  for (const auto& [id, s] : sequences_) {
+    CHECK(!s->snapshot || s->state == SequenceState::kWaiting);
+    snapshot_bytes += s->snapshot ? s->snapshot->num_bytes : 0;
+  }
+  CHECK(snapshot_bytes == snapshot_bytes_ && snapshot_bytes_ <= std::max<int64_t>(0, options_.snapshots.bytes_max));
+  for (const auto& [id, fork] : forks_) {
+    CHECK(!fork.choices.empty());
+    for (const SequenceId choice : fork.choices) CHECK(sequences_.at(choice)->awaited == id);
+    for (const BlockId block : fork.blocks) ++references[index(block)];
   }
   for (int64_t i = 0; i < cache_.pool().num_blocks(); ++i)
     CHECK(cache_.pool().num_references(static_cast<BlockId>(i)) == references[static_cast<size_t>(i)]);

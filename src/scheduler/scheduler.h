@@ -5,7 +5,8 @@
 // A step mixes decode rows (anchor and drafts to verify) with prompt chunks. Decode rows come first; chunks get the
 // rest of a nanosecond budget by inverting the step-time curve, and at least `chunk_rows_min` rows, so that a new
 // prompt never waits for a decode-only stretch. When blocks run out, the sequence with the least output is preempted
-// and recomputed later. Time comes in as an argument; no clock, no device, no text.
+// and recomputed later, or its state is kept in host memory meanwhile (state_move.h). Time comes in as an argument; no
+// clock, no device, no text.
 //
 // Up to kStepsMax steps may be under way: planned and not yet committed. A sequence that decodes in one of them follows
 // it in the next (batch.h), with blocks for the longest that it may have become. A sequence that ends keeps its blocks
@@ -30,6 +31,7 @@
 #include "scheduler/calibration.h"
 #include "scheduler/draft_guard.h"
 #include "scheduler/sequence.h"
+#include "scheduler/state_move.h"
 #include "scheduler/verify_budget.h"
 
 namespace deepinfer {
@@ -50,6 +52,7 @@ struct SchedulerOptions {
   std::string model_revision;
   uint32_t cache_format = 1;
   StepTime profile;  // start of the cost curve
+  SnapshotOptions snapshots;
 };
 
 struct SequenceDelta {
@@ -91,8 +94,11 @@ class Scheduler {
   void add_step_time(int64_t measured_ns);
   int64_t predicted_step_ns() const;                                     // of that step, by the curve
   const StepShape& committed_shape() const { return committed_.shape; }  // what ran in it
-  // Copies that must be done before the planned batch runs: offloads first, then loads.
+  // Copies to start, offloads first, then loads. The offloads must be done before the planned batch runs; sequences
+  // that wait for a load run once PrefixCache::finish_copy has been told of it.
   std::vector<BlockCopy> take_copies();
+  // To be carried out in order: after plan() before its batch (and before its copies) run, and after commit().
+  std::vector<StateMove> take_state_moves();
 
   int64_t num_drafts() const { return options_.num_drafts; }  // longest draft block
   bool is_idle() const { return sequences_.empty() && num_steps_ == 0; }
@@ -157,6 +163,30 @@ class Scheduler {
   void retire(Sequence& sequence);
   void release_blocks(Sequence& sequence);
 
+  // scheduler_moves.cc
+  struct PromptFork {
+    SnapshotId snapshot{};
+    std::vector<BlockId> blocks;  // full ones of the prompt, held
+    int64_t num_tokens = 0, num_cached_tokens = 0;
+    RowLimits limits;
+    bool behind_fast_replay = false;
+    std::optional<int64_t> first_hit_tokens;
+    std::vector<SequenceId> choices;  // waiting
+  };
+  int64_t state_bytes(int64_t num_blocks) const;
+  void save_state(Sequence& sequence);
+  void drop_snapshot(Sequence& sequence);
+  void take_lane(Sequence& sequence, SequenceState state);
+  bool resume_from_snapshot(Sequence& sequence);
+  void await_prompt(Sequence& choice);
+  bool awaits_prompt(const Sequence& sequence) const;
+  void fork_prompt(Sequence& sequence);
+  bool start_from_fork(Sequence& sequence, int64_t now_ns);
+  void leave_fork(Sequence& sequence);
+  void drop_fork(SequenceId first);
+  bool drop_any_fork();
+  void hand_prompt_on(Sequence& sequence);
+
   SchedulerOptions options_;
   PrefixCache& cache_;
   const AdmissionPolicy* policy_;
@@ -174,6 +204,10 @@ class Scheduler {
   std::optional<int64_t> next_deadline_ns_;  // none is earlier
   std::vector<int32_t> free_lanes_;
   std::vector<BlockCopy> loads_;
+  std::vector<StateMove> moves_;
+  std::unordered_map<SequenceId, PromptFork, IdHash> forks_;  // by the choice that computed the prompt
+  uint64_t next_snapshot_ = 1;
+  int64_t snapshot_bytes_ = 0;
   SurvivalTable live_survivals_;
   SurvivalTable stale_survivals_;    // of the step before: the verify budget looks at nothing newer
   std::vector<Sequence*> decoding_;  // scratch of plan

@@ -50,6 +50,7 @@ void Scheduler::commit_sequence(const Planned& planned, const StepOutput& output
   else if (!result.has_allowed_token) delta.finished = SequenceEnd::kNothingAllowed;
   else if (planned.is_prompt) commit_prompt(s, planned, result, delta, now_ns);
   else commit_decode(s, result, delta);
+  if (s.record.first_token_ns == 0 && !delta.tokens.empty()) s.record.first_token_ns = now_ns;  // of a forked choice
   if (!result.logprobs.empty())
     delta.logprobs.assign(result.logprobs.begin(), result.logprobs.begin() + static_cast<int64_t>(delta.tokens.size()));
   if (delta.finished) finish(s, *delta.finished, now_ns);
@@ -65,6 +66,7 @@ void Scheduler::commit_prompt(Sequence& s, const Planned& planned, const Sequenc
   }
   CHECK(output.tokens.size() == 1);
   s.state = SequenceState::kDecode;
+  if (s.num_output_tokens() == 0) fork_prompt(s);
   if (s.record.first_token_ns == 0) s.record.first_token_ns = now_ns;
   append_tokens(s, output.tokens, delta);
   take_drafts(s, output);

@@ -150,13 +150,16 @@ void Scheduler::plan_prompts(Batch& batch, int64_t now_ns) {
     if (cache_.pool().num_available() < BlockTable::blocks_for(first_rows) + static_cast<int64_t>(running_.size())) {
       if (!running_.empty()) return;
     }
-    if (!admit(*next, now_ns)) return;
-    if (!add_chunk(batch, *next, budget_ns)) return;
+    if (batch.num_rows() + num_following_rows(batch) >= options_.rows_max || !admit(*next, now_ns)) return;
+    if (next->state == SequenceState::kDecode) add_decode_rows(batch, *next, 0);
+    else if (!add_chunk(batch, *next, budget_ns)) return;
   }
 }
 
 // Adds rows of one prompt. False when the step is full.
 bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
+  if (s.awaits_loads && cache_.is_loading(s.blocks)) return true;
+  s.awaits_loads = false;
   StepShape& shape = planning().shape;
   // What the engine will verify is bounded by the budget, so these rows are in the step at most.
   const int64_t rows_left = options_.rows_max - batch.num_rows() - num_following_rows(batch);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The scheduler alone, in virtual time, against an engine made of arithmetic (fake_engine.h).
+// The scheduler alone, in virtual time, against an engine made of arithmetic (schedule_driver.h).
 #include "scheduler/scheduler.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "scheduler/fake_engine.h"
+#include "scheduler/schedule_driver.h"
 
 namespace deepinfer {
 namespace {
@@ -141,63 +141,169 @@ TEST(Scheduler, AgingBoundsHowLongALongPromptIsOvertaken) {
   }
 }
 
-// Every request gets its right tokens under any load, pool size, cancellation, prefix hit and preemption, with up to
-// two steps under way; nothing leaks and nothing is freed under a step.
-TEST(Scheduler, RandomSchedulesGiveTheRightTokensAndLoseNothing) {
-  int64_t num_preemptions = 0, num_hit_tokens = 0, num_accepted = 0, num_loaded = 0, num_wasted = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    Rng rng(seed);
-    const int64_t num_blocks = 7 + static_cast<int64_t>(rng.below(10));
-    PrefixCache cache(num_blocks, static_cast<int64_t>(rng.below(3) * 20));
-    SchedulerOptions o = options(1 + static_cast<int64_t>(rng.below(8)));
-    o.step_budget_ns = static_cast<int64_t>(200'000 + rng.below(10'000'000));
-    Scheduler scheduler(o, cache);
-    Driver driver{scheduler, FakeEngine(seed), static_cast<int64_t>(seed % 3)};
-    std::map<SequenceId, SequenceRequest> submitted;
-    uint64_t next_id = 1;
-    std::vector<TokenId> shared = request(0, 500, 1, rng).prompt;
-    for (int step = 0; step < 400 || !scheduler.is_idle(); ++step) {
+namespace {
+
+// What random schedules did.
+struct Exercised {
+  int64_t num_preemptions = 0, num_hit_tokens = 0, num_accepted = 0, num_loaded = 0, num_saved = 0, num_shared = 0;
+  int64_t num_wasted = 0;
+  void add(const SequenceRecord& r) {
+    num_preemptions += r.num_preemptions;
+    num_hit_tokens += r.num_cached_tokens;
+    num_accepted += r.num_accepted;
+    num_loaded += r.num_loaded_blocks;
+    num_saved += r.num_offloaded_bytes;
+    num_shared += r.num_shared_tokens;
+  }
+};
+
+class RandomSchedule {
+ public:
+  explicit RandomSchedule(uint64_t seed)
+      : rng_(seed),
+        cache_(7 + static_cast<int64_t>(rng_.below(10)), static_cast<int64_t>(rng_.below(3) * 20)),
+        scheduler_(random_options(rng_), cache_),
+        driver_{scheduler_, FakeEngine(seed), static_cast<int64_t>(seed % 3)},
+        shared_(request(0, 500, 1, rng_).prompt) {
+    driver_.num_keeps = static_cast<int64_t>(rng_.below(3));
+    driver_.load_steps = 1 + static_cast<int64_t>(rng_.below(4));
+  }
+
+  void run() {
+    for (int step = 0; step < 400 || !scheduler_.is_idle(); ++step) {
       ASSERT_LT(step, 20000);
-      if (step < 400 && rng.below(8) == 0) {
-        SequenceRequest r =
-            request(next_id++, 1 + static_cast<int64_t>(rng.below(300)), 1 + static_cast<int64_t>(rng.below(200)), rng);
-        if (rng.below(2))
-          r.prompt.insert(r.prompt.begin(), shared.begin(), shared.begin() + static_cast<int64_t>(rng.below(300)));
-        r.priority = static_cast<int32_t>(rng.below(2));
-        r.draft = rng.below(4) != 0;
-        r.use_prefix_cache = rng.below(4) != 0;
-        if (rng.below(3) == 0) r.stop_ids = {static_cast<TokenId>(rng.below(997))};
-        if (driver.submit(r).ok()) submitted.emplace(r.id, r);
-      }
-      if (!submitted.empty() && rng.below(60) == 0) scheduler.cancel(static_cast<SequenceId>(1 + rng.below(next_id)));
-      driver.step(cache);
-      scheduler.check_invariants();
+      if (step < 400 && rng_.below(8) == 0) submit_some();
+      if (!submitted_.empty() && rng_.below(60) == 0)
+        scheduler_.cancel(static_cast<SequenceId>(1 + rng_.below(next_id_)));
+      driver_.step(cache_);
+      scheduler_.check_invariants();
     }
-    for (const auto& [id, r] : submitted) {
-      const SequenceRecord record = *scheduler.take_record(id);
-      num_preemptions += record.num_preemptions;
-      num_hit_tokens += record.num_cached_tokens;
-      num_accepted += record.num_accepted;
-      num_loaded += record.num_loaded_blocks;
+  }
+
+  void check(Exercised& exercised) {
+    for (const auto& [id, r] : submitted_) {
+      exercised.add(*scheduler_.take_record(id));
       const std::vector<TokenId> right = right_output(r);
-      const std::vector<TokenId>& got = driver.outputs[id];
-      ASSERT_TRUE(driver.finished.contains(id));
-      if (driver.finished[id] == SequenceEnd::kCancelled) {
+      const std::vector<TokenId>& got = driver_.outputs[id];
+      ASSERT_TRUE(driver_.finished.contains(id));
+      if (driver_.finished[id] == SequenceEnd::kCancelled) {
         ASSERT_TRUE(std::equal(got.begin(), got.end(), right.begin()));
       } else {
         ASSERT_EQ(got, right) << "id " << index(id);
       }
     }
-    num_wasted += scheduler.num_wasted_rows();
-    ASSERT_EQ(cache.pool().num_available(), num_blocks);
+    exercised.num_wasted += scheduler_.num_wasted_rows();
+    driver_.move_states();
+    driver_.land_copies(cache_);
+    ASSERT_EQ(cache_.pool().num_available(), cache_.pool().num_blocks());
+    ASSERT_EQ(driver_.engine.num_states(), 0u);
+  }
+
+ private:
+  static SchedulerOptions random_options(Rng& rng) {
+    SchedulerOptions o = options(1 + static_cast<int64_t>(rng.below(8)));
+    o.step_budget_ns = static_cast<int64_t>(200'000 + rng.below(10'000'000));
+    o.snapshots = {.preempt_by = static_cast<PreemptBy>(rng.below(3)),
+                   .bytes_max = static_cast<int64_t>(rng.below(3)) * 400,
+                   .record_bytes = 50,
+                   .block_bytes = 10,
+                   .bytes_per_ns = 1e-4};
+    return o;
+  }
+
+  void submit_some() {
+    SequenceRequest r =
+        request(next_id_++, 1 + static_cast<int64_t>(rng_.below(300)), 1 + static_cast<int64_t>(rng_.below(200)), rng_);
+    if (rng_.below(2))
+      r.prompt.insert(r.prompt.begin(), shared_.begin(), shared_.begin() + static_cast<int64_t>(rng_.below(300)));
+    r.priority = static_cast<int32_t>(rng_.below(2));
+    r.draft = rng_.below(4) != 0;
+    r.use_prefix_cache = rng_.below(4) != 0;
+    if (rng_.below(3) == 0) r.stop_ids = {static_cast<TokenId>(rng_.below(997))};
+    submit(r);
+    const SequenceId first = r.id;
+    for (uint64_t more = rng_.below(5) == 0 ? rng_.below(4) : 0; more-- > 0;) {  // choices of one request
+      r.id = static_cast<SequenceId>(next_id_++);
+      r.prompt_of = first;
+      submit(r);
+    }
+  }
+  void submit(const SequenceRequest& r) {
+    if (driver_.submit(r).ok()) submitted_.emplace(r.id, r);
+  }
+
+  Rng rng_;
+  PrefixCache cache_;
+  Scheduler scheduler_;
+  Driver driver_;
+  std::vector<TokenId> shared_;
+  std::map<SequenceId, SequenceRequest> submitted_;
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace
+
+// Every request gets its right tokens under any load, pool size, cancellation, prefix hit, shared prompt and
+// preemption, with up to two steps under way; nothing leaks and nothing is freed under a step.
+TEST(Scheduler, RandomSchedulesGiveTheRightTokensAndLoseNothing) {
+  Exercised exercised;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    RandomSchedule schedule(seed);
+    schedule.run();
+    if (!HasFatalFailure()) schedule.check(exercised);
+    if (HasFatalFailure()) return;
   }
   // The schedules did exercise what they are for.
-  EXPECT_GT(num_preemptions, 100);
-  EXPECT_GT(num_hit_tokens, 10000);
-  EXPECT_GT(num_accepted, 1000);
-  EXPECT_GT(num_loaded, 10);
-  EXPECT_GT(num_wasted, 0);  // of cancelled ones: a stop that the engine sees wastes nothing
+  EXPECT_GT(exercised.num_preemptions, 100);
+  EXPECT_GT(exercised.num_hit_tokens, 10000);
+  EXPECT_GT(exercised.num_accepted, 1000);
+  EXPECT_GT(exercised.num_loaded, 10);
+  EXPECT_GT(exercised.num_wasted, 0);  // of cancelled ones: a stop that the engine sees wastes nothing
+  EXPECT_GT(exercised.num_saved, 1000);
+  EXPECT_GT(exercised.num_shared, 10000);
+}
+
+// Four choices of one prompt: its tokens run once, then one row for each of the others.
+TEST(Scheduler, ChoicesShareTheirPrompt) {
+  for (const int64_t num_ahead : {0, 1}) {
+    PrefixCache cache(64, 0);
+    Scheduler scheduler(options(), cache);
+    Driver driver{scheduler, FakeEngine(1), num_ahead};
+    Rng rng(1);
+    SequenceRequest r = request(1, 400, 30, rng);
+    r.use_prefix_cache = false;  // it is the fork that shares, not the cache
+    ASSERT_TRUE(driver.submit(r).ok());
+    for (uint64_t id = 2; id <= 4; ++id) {
+      SequenceRequest choice = r;
+      choice.id = static_cast<SequenceId>(id);
+      choice.prompt_of = r.id;
+      ASSERT_TRUE(driver.submit(choice).ok());
+    }
+    int64_t most_blocks = 0;
+    while (driver.step(cache)) {
+      scheduler.check_invariants();
+      most_blocks = std::max(most_blocks, cache.pool().num_blocks() - cache.pool().num_available());
+    }
+    EXPECT_EQ(driver.engine.num_prompt_rows, 400 + 3);
+    EXPECT_EQ(most_blocks, 3 + 4);  // three full blocks of the prompt for all, the fourth one for each
+    for (uint64_t id = 1; id <= 4; ++id) EXPECT_EQ(driver.outputs[static_cast<SequenceId>(id)], right_output(r));
+  }
+}
+
+// By cost: a short state is recomputed, a long one is worth its copies.
+TEST(Scheduler, PreemptsByTheCheaperWay) {
+  const SnapshotOptions options{
+      .preempt_by = PreemptBy::kCost, .bytes_max = 1000, .record_bytes = 0, .block_bytes = 0, .bytes_per_ns = 0.5};
+  EXPECT_EQ(snapshot_ns(options, 100), 400);  // there and back
+  EXPECT_TRUE(is_worth_a_snapshot(options, 100, 1000, 400));
+  EXPECT_FALSE(is_worth_a_snapshot(options, 100, 1000, 399));
+  EXPECT_FALSE(is_worth_a_snapshot(options, 100, 99, 1e9));
+  SnapshotOptions always = options, never = options;
+  always.preempt_by = PreemptBy::kSnapshot;
+  never.preempt_by = PreemptBy::kRecompute;
+  EXPECT_TRUE(is_worth_a_snapshot(always, 100, 1000, 0));
+  EXPECT_FALSE(is_worth_a_snapshot(never, 100, 1000, 1e9));
 }
 
 // A stop is seen one step late by the scheduler, but by the engine at once: no row of the next step is wasted on it.

@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "kv/prefix_cache.h"
 #include "scheduler/replay_plan.h"
+#include "scheduler/state_move.h"
 
 namespace deepinfer {
 
@@ -30,6 +31,8 @@ struct SequenceRequest {
   bool draft = true;               // speculation allowed
   bool use_prefix_cache = true;
   ReplayMode replay = ReplayMode::kFast;
+  // The same prompt as that sequence's, which was submitted before: it is computed once, if that one has not ended.
+  std::optional<SequenceId> prompt_of;
   std::optional<int64_t> deadline_ns;  // on the plan clock: ends with kDeadline
   std::optional<int64_t> ttft_ns_max;  // refuse at submit when the predicted time to first token is longer
 };
@@ -44,6 +47,18 @@ struct SequenceRecord {
   int64_t num_chunks = 0, num_steps = 0;
   int64_t num_drafted = 0, num_verified = 0, num_accepted = 0;
   int64_t num_preemptions = 0, num_loaded_blocks = 0;
+  int64_t num_shared_tokens = 0;    // of the prompt: computed once for all choices, by the first
+  int64_t num_offloaded_bytes = 0;  // of its state, when it was preempted without throwing it away
+  int64_t num_loaded_bytes = 0;     // and back
+  int64_t num_blocks_max = 0;       // most blocks it held
+  int64_t num_kv_bytes = 0;         // of these blocks and of its lane
+};
+
+// Where a preempted sequence's state waits.
+struct Snapshot {
+  SnapshotId id{};
+  int64_t num_bytes = 0;
+  int64_t num_computed_tokens = 0;
 };
 
 inline constexpr int64_t kOutputTokensExpected = 8192;
@@ -68,7 +83,11 @@ struct Sequence {
   int32_t num_steps_under_way = 0;   // steps that have rows of it: until they are committed nothing of it is freed
   uint64_t last_step = 0;            // planned last
   int64_t num_published_blocks = 0;
-  bool behind_fast_replay = false;  // what it computes must not serve exact requests
+  bool behind_fast_replay = false;          // what it computes must not serve exact requests
+  bool awaits_loads = false;                // a block of its hit is still being loaded
+  std::optional<Snapshot> snapshot;         // while preempted
+  std::optional<SequenceId> awaited;        // whose prompt it shares, until it starts
+  std::vector<SequenceId> waiting_choices;  // that share its prompt, until the prompt ends
   std::optional<int64_t>
       first_hit_tokens;            // of the first admission: a resume under fast replay must not see a longer hit
   std::vector<TokenId> drafts;     // proposed after the last token

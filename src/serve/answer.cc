@@ -79,6 +79,7 @@ void Answer::submit(uint32_t choice_idx) {
   request.sequence.max_output_tokens = prepared.max_tokens;
   request.sequence.stop_ids = ending_ids(prepared.sampling);
   request.sequence.replay = around_.replay;
+  if (choice_idx > 0) request.sequence.prompt_of = choices_[0].id;  // the prompt is computed once for all choices
   auto id = around_.loop.submit(std::move(request), [self = shared_from_this(), choice_idx](const LoopUpdate& update) {
     self->take_update(choice_idx, update);
   });

@@ -33,15 +33,22 @@ Json explain_record(const SequenceRecord& r, const SamplingParams& sampling) {
                       {"first_token_ms", milliseconds(r.arrival_ns, r.first_token_ns)},
                       {"total_ms", milliseconds(r.arrival_ns, r.finished_ns)},
                       {"cached_tokens", r.num_cached_tokens},
+                      {"shared_tokens", r.num_shared_tokens},
                       {"replayed_tokens", r.num_replayed_tokens},
                       {"cache_miss", std::string(to_string(r.miss_reason))},
                       {"replay", r.replay_reason},
                       {"prompt_chunks", r.num_chunks},
                       {"steps", r.num_steps},
+                      {"decode_steps", r.num_steps - r.num_chunks},
                       {"drafted", r.num_drafted},
                       {"verified", r.num_verified},
                       {"accepted", r.num_accepted},
                       {"preemptions", r.num_preemptions},
+                      {"kv_blocks", r.num_blocks_max},
+                      {"kv_bytes", r.num_kv_bytes},
+                      {"loaded_blocks", r.num_loaded_blocks},
+                      {"offloaded_bytes", r.num_offloaded_bytes},
+                      {"loaded_bytes", r.num_loaded_bytes},
                       {"sampling", sampling_values(sampling)}};
 }
 

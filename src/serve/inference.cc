@@ -27,7 +27,8 @@ EngineOptions engine_options(const ModelConfig& config, const Target& target, in
   return options;
 }
 
-StepLoopOptions loop_options(const ModelConfig& config, const InferenceLimits& limits, int64_t context_max) {
+StepLoopOptions loop_options(const Engine& engine, const InferenceLimits& limits, int64_t context_max) {
+  const ModelConfig& config = engine.config();
   StepLoopOptions options;
   options.scheduler.num_lanes = limits.sequences_max;
   options.scheduler.rows_max = std::max(limits.rows_max, limits.sequences_max * (config.draft.block_size + 1));
@@ -35,6 +36,9 @@ StepLoopOptions loop_options(const ModelConfig& config, const InferenceLimits& l
   options.scheduler.context_tokens_max = context_max;
   options.scheduler.num_drafts = limits.drafts ? config.draft.block_size : 0;
   options.pipelined = limits.pipelined;
+  options.num_host_blocks = BlockTable::blocks_for(limits.host_kv_tokens);
+  // Preempted sequences may keep half as much in host memory as the pool holds.
+  options.scheduler.snapshots.bytes_max = engine.options().blocks_max * engine.cache_layout().block_bytes / 2;
   options.checks_invariants = limits.checks_invariants;
   return options;
 }
@@ -54,7 +58,7 @@ Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Targ
   ASSIGN_OR_RETURN(inference->engine_, Engine::open(loaded.weights, loaded.token_map,
                                                     engine_options(config, target, num_threads, limits, context_max)));
   ASSIGN_OR_RETURN(inference->preparer_, RequestPreparer::create(loaded, target, num_threads, context_max));
-  StepLoopOptions options = loop_options(config, limits, context_max);
+  StepLoopOptions options = loop_options(*inference->engine_, limits, context_max);
   if (limits.profile_ns_max > 0) {
     const StepProfileOptions shapes{.num_sequences_max = limits.sequences_max,
                                     .num_drafts = options.scheduler.num_drafts,

@@ -18,6 +18,7 @@ struct InferenceLimits {
   int64_t queue_max = 1024;    // waiting
   int64_t context_max = 0;     // tokens of one sequence; 0 = the model's, at most 32,768
   int64_t kv_tokens = 0;       // tokens of KV kept for running and cached sequences; 0 = 4 contexts, at least 65,536
+  int64_t host_kv_tokens = 0;  // tokens of KV kept in host memory beyond that
   int64_t rows_max = 512;      // of a step
   bool drafts = true;
   bool pipelined = true;                   // the next step is planned while one runs

@@ -103,6 +103,7 @@ Refusal RequestPreparer::settle(PreparedRequest& out) const {
                     out.tokens.size(), context_max_));
   out.max_tokens = budget.value();
   out.sampling = sampling_of(out.chat.inference, config(), entropy_u64() >> 1);
+  add_bad_words(out.chat.inference.bad_words, tokenizer(), out.sampling);
   if (const Status valid = validate(out.sampling, config().vocab_size); !valid.ok()) return refuse(valid.message());
   return {};
 }

@@ -17,9 +17,19 @@ SamplingParams sampling_of(const InferenceOptions& asked, const ModelConfig& con
   params.min_tokens = asked.min_tokens;
   params.ignore_eos = asked.ignore_eos;
   params.eos_ids = {config.eos_token_id};
+  if (asked.processed_logprobs) params.logprob_source = LogprobSource::kProcessed;
   params.stop_ids.assign(asked.stop_token_ids.begin(), asked.stop_token_ids.end());
   if (asked.logprobs) params.top_logprobs = static_cast<int32_t>(asked.top_logprobs.value_or(0));
   return params;
+}
+
+void add_bad_words(const std::vector<std::string>& words, const Tokenizer& tokenizer, SamplingParams& params) {
+  for (const std::string& word : words)
+    for (const std::string& text : {word, " " + word}) {
+      std::vector<TokenId> ids;
+      tokenizer.encode(text, ids);
+      if (!ids.empty()) params.bad_words.push_back(std::move(ids));
+    }
 }
 
 std::vector<TokenId> ending_ids(const SamplingParams& params) {

@@ -21,6 +21,8 @@ SchedulerOptions fitted(SchedulerOptions options, const Engine& engine) {
   options.num_drafts =
       std::min<int64_t>(options.num_drafts, std::max<int64_t>(0, limits.rows_max / options.num_lanes - 1));
   options.replay = engine.replay_geometry();
+  options.snapshots.record_bytes = engine.lane_record_bytes(LaneRecordKind::kFull);
+  options.snapshots.block_bytes = engine.cache_layout().block_bytes;
   return options;
 }
 
@@ -31,7 +33,9 @@ StepLoop::StepLoop(Engine& engine, const StepLoopOptions& options, const Clock& 
       clock_(clock),
       options_(options),
       cache_(engine.options().blocks_max, options.num_host_blocks),
-      scheduler_(fitted(options.scheduler, engine), cache_) {}
+      scheduler_(fitted(options.scheduler, engine), cache_),
+      mover_(engine, options.num_host_blocks),
+      snapshots_(engine, options.scheduler.model_revision) {}
 
 StepLoop::~StepLoop() {
   stop();
@@ -88,25 +92,16 @@ void StepLoop::take_inbox() {
 Status StepLoop::admit_lanes(const Batch& batch) {
   for (const BatchSequence& rows : batch.sequences) {
     if (!rows.starts_lane) continue;
-    const Live& live = live_.at(index(rows.id));
-    LaneStart start{.lane = rows.lane,
-                    .params = live.request.sampling,
-                    .prompt = {},
-                    .output = live.output,
-                    .images = live.request.images,
-                    .stop_ids = live.request.sequence.stop_ids,
-                    .output_tokens_max = live.request.sequence.max_output_tokens};
-    if (needs_history(start.params)) start.prompt = live.request.sequence.prompt;
-    TRY(engine_.admit(std::move(start)));
+    TRY(engine_.admit(lane_start(rows.id, rows.lane)));
   }
   return {};
 }
 
 Result<bool> StepLoop::launch_step() {
   Flight& next = flight(num_flights_);
+  finish_copies();
   scheduler_.plan(clock_.monotonic_ns(), next.batch);
-  // The CPU engine keeps blocks in place; a host tier's copies are done by the engine before the step.
-  for (const BlockCopy& copy : scheduler_.take_copies()) cache_.finish_copy(copy);
+  TRY(move_state());
   if (!next.batch.empty()) {
     TRY(admit_lanes(next.batch));
     TRY(engine_.launch(next.batch));
@@ -173,6 +168,7 @@ Status StepLoop::collect_oldest() {
   first_flight_ = (first_flight_ + 1) % Scheduler::kStepsMax;
   --num_flights_;
   scheduler_.commit(output_, clock_.monotonic_ns(), deltas_);
+  TRY(save_forks());
   const int64_t step_ns = output_.forward_ns + output_.sample_ns;
   scheduler_.add_step_time(step_ns);
   if (options_.checks_invariants) scheduler_.check_invariants();
@@ -196,7 +192,8 @@ Result<bool> StepLoop::run_step() {
   const bool one_stays = options_.pipelined && launched && !scheduler_.wants_drain();
   const bool any = num_flights_ > 0;
   while (num_flights_ > (one_stays ? 1 : 0)) TRY(collect_oldest());
-  update_gauges();  // sequences may have ended without a step
+  update_gauges();                                           // sequences may have ended without a step
+  if (!any && !scheduler_.is_idle()) mover_.wait_for_any();  // what is left may wait for a load
   return any;
 }
 
@@ -269,6 +266,11 @@ void StepLoop::update_gauges() {
   s.num_free_blocks = cache_.pool().num_free();
   s.num_cached_blocks = cache_.pool().num_cached();
   s.cache = cache_.stats();
+  const BlockMoverStats copies = mover_.stats();
+  s.num_block_copies = copies.num_copies;
+  s.num_copied_bytes = copies.num_bytes;
+  s.copy_ns = copies.busy_ns;
+  s.snapshot_bytes = snapshots_.num_bytes();
 }
 
 Status StepLoop::run_until_idle() {

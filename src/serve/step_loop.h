@@ -18,10 +18,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/block_mover.h"
 #include "engine/engine.h"
 #include "scheduler/scheduler.h"
 #include "serve/loop_request.h"
 #include "serve/sequence_masks.h"
+#include "serve/snapshot_store.h"
 #include "serve/token_source.h"
 
 namespace deepinfer {
@@ -81,6 +83,12 @@ class StepLoop final : public TokenSource {
   Flight& flight(int64_t i) { return flights_[static_cast<size_t>((first_flight_ + i) % Scheduler::kStepsMax)]; }
   Result<bool> launch_step();  // false: nothing to run
   Status admit_lanes(const Batch& batch);
+  // step_loop_state.cc
+  LaneStart lane_start(SequenceId id, int32_t lane) const;
+  SequenceFrame describe(SequenceId id) const;
+  void finish_copies();
+  Status move_state();
+  Status save_forks();
   Status sample_newest();
   bool waits_for_masks(const Flight& flight) const;
   const StepMasks* fill_masks(Flight& flight);
@@ -100,6 +108,8 @@ class StepLoop final : public TokenSource {
   StepLoopOptions options_;
   PrefixCache cache_;
   Scheduler scheduler_;
+  BlockMover mover_;
+  SnapshotStore snapshots_;
   std::unordered_map<uint64_t, Live> live_;
   std::array<Flight, Scheduler::kStepsMax> flights_;  // a ring, as in the scheduler
   int64_t first_flight_ = 0, num_flights_ = 0;

@@ -22,6 +22,8 @@ struct StepLoopSnapshot {
   int64_t last_step_ns = 0, last_predicted_ns = 0;
   int64_t num_blocks = 0, num_free_blocks = 0, num_cached_blocks = 0;
   PrefixCacheStats cache;
+  int64_t num_block_copies = 0, num_copied_bytes = 0, copy_ns = 0;  // between device and host memory
+  int64_t snapshot_bytes = 0;                                       // of sequence states in host memory, now
 };
 
 class TokenSource {

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "tools/answer_reader.h"
+#include "serve/answer_reader.h"
 
 namespace deepinfer {
 

@@ -10,11 +10,11 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "serve/answer_reader.h"
 #include "serve/request_preparer.h"
 #include "serve/sampling_of.h"
 #include "serve/step_loop.h"
 #include "tools/answer_printer.h"
-#include "tools/answer_reader.h"
 #include "tools/command.h"
 #include "tools/engine_target.h"
 #include "tools/interrupt.h"

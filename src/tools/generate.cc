@@ -8,11 +8,12 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "engine/generation.h"
+#include "serve/answer_reader.h"
+#include "serve/explain_record.h"
 #include "serve/loaded_model.h"
+#include "serve/loop_generation.h"
 #include "serve/sampling_of.h"
 #include "tools/answer_printer.h"
-#include "tools/answer_reader.h"
 #include "tools/command.h"
 #include "tools/engine_target.h"
 #include "tools/generate_options.h"
@@ -41,8 +42,8 @@ Json logprobs_json(const Generation& generation) {
   return all;
 }
 
-void print_json(const PreparedPrompt& prepared, const Generation& generation, const AnswerReader& answer,
-                double load_s) {
+void print_json(const PreparedPrompt& prepared, const Generation& generation, const AnswerReader& answer, double load_s,
+                const Json& explain) {
   Json out = Json::Object{{"prompt_tokens", static_cast<int64_t>(prepared.num_prompt_tokens)},
                           {"token_ids", Json::Array(generation.tokens.begin(), generation.tokens.end())},
                           {"text", answer.text},
@@ -56,6 +57,7 @@ void print_json(const PreparedPrompt& prepared, const Generation& generation, co
                                                   {"prefill_s", static_cast<double>(generation.prefill_ns) * 1e-9},
                                                   {"decode_s", static_cast<double>(generation.decode_ns) * 1e-9}}}};
   if (!generation.logprobs.empty()) out.set("logprobs", logprobs_json(generation));
+  if (!explain.is_null()) out.set("explain", explain);
   fmt::print("{}\n", to_json(out));
 }
 
@@ -75,6 +77,11 @@ void print_summary(const PreparedPrompt& prepared, const Generation& generation,
              decode_s, rate, generation.num_accepted, generation.num_drafted, generation.num_steps);
 }
 
+// One line per thing that happened, on standard error, where the summary stands.
+void print_explanation(const Json& explain) {
+  for (const auto& [name, value] : explain.as_object()) fmt::print(stderr, "  {:<18} {}\n", name, to_json(value));
+}
+
 Result<std::unique_ptr<Engine>> open_engine(const GenerateOptions& arguments, const LoadedModel& model,
                                             const Target& target, int64_t num_tokens) {
   EngineOptions options;
@@ -82,7 +89,7 @@ Result<std::unique_ptr<Engine>> open_engine(const GenerateOptions& arguments, co
   options.target = target;
   options.lanes_max = 1;
   options.logits_rows_max = 16;
-  options.blocks_max = BlockTable::blocks_for(num_tokens);
+  options.blocks_max = BlockTable::blocks_for(num_tokens + model.weights->config().draft.block_size);
   return Engine::open(model.weights, model.token_map, options);
 }
 
@@ -95,6 +102,7 @@ Status run_generate(const GenerateOptions& arguments) {
                    prepare_prompt(arguments.prompt, model, target, static_cast<int>(arguments.model.num_threads)));
   GenerationRequest request{.prompt = std::move(prepared.tokens), .images = std::move(prepared.images)};
   request.params = sampling_params(arguments, prepared, model.weights->config());
+  add_bad_words(prepared.request.inference.bad_words, *model.tokenizer, request.params);
   request.max_tokens =
       arguments.max_tokens > 0 ? arguments.max_tokens : prepared.request.inference.max_tokens.value_or(256);
   request.drafts = arguments.draft == "on";
@@ -114,12 +122,15 @@ Status run_generate(const GenerateOptions& arguments) {
   const TokenSink sink = [&](TokenId id) {
     return answer.push(id, ends_sequence(params, id, position++)) && !interrupted();
   };
-  ASSIGN_OR_RETURN(const Generation generation, generate(*engine, std::move(request), sink));
+  ASSIGN_OR_RETURN(const RecordedGeneration recorded, generate_recorded(*engine, std::move(request), sink));
+  const Generation& generation = recorded.generation;
   printer.end();
   if (generation.tokens.empty()) return {};  // interrupted before the first token
   answer.finish(generation.end == GenerationEnd::kLength ? BackendFinish::kLength : BackendFinish::kStop);
-  if (arguments.json) print_json(prepared, generation, answer, load_s);
+  const Json explain = arguments.explain ? explain_record(recorded.record, params) : Json();
+  if (arguments.json) print_json(prepared, generation, answer, load_s, explain);
   else print_summary(prepared, generation, answer);
+  if (arguments.explain && !arguments.json) print_explanation(explain);
   return {};
 }
 
@@ -140,6 +151,8 @@ void declare(OptionSet& options, GenerateOptions& arguments) {
                  "propose tokens with the draft head; changes the speed, never the tokens (default on)");
   options.add("--logprobs", arguments.logprobs, {0, 20},
               "also give log probabilities and the K likeliest tokens (0 to 20)");
+  options.flag("--explain", arguments.explain,
+               "also say what happened: queue, prefix hit, chunks, replay, steps, drafts, preemptions, bytes");
   options.flag("--json", arguments.json, "print one JSON object with ids, text, drafts and timing");
 }
 

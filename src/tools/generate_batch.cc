@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "protocol/codec.h"
-#include "serve/request_preparer.h"
-#include "serve/sampling_of.h"
-#include "serve/step_loop.h"
-#include "tools/answer_reader.h"
+#include "serve/offline_inference.h"
 #include "tools/engine_target.h"
 #include "tools/generate_options.h"
 #include "tools/interrupt.h"
@@ -20,17 +17,6 @@
 
 namespace deepinfer {
 namespace {
-
-struct BatchItem {
-  std::string id;
-  std::string error;
-  SamplingParams sampling;
-  int64_t num_prompt_tokens = 0;
-  std::vector<TokenId> tokens;
-  std::unique_ptr<AnswerReader> answer;
-  SequenceRecord record;
-  bool is_done = false;
-};
 
 std::vector<std::string_view> split_lines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -42,140 +28,102 @@ std::vector<std::string_view> split_lines(std::string_view text) {
   return lines;
 }
 
-class BatchRun {
- public:
-  BatchRun(const GenerateOptions& options, RequestPreparer& preparer, StepLoop& loop)
-      : options_(options), preparer_(preparer), loop_(loop) {}
-
-  void submit(std::string_view line, BatchItem& item) {
-    DecodedRequest decoded;
-    if (const Refusal refusal = find_codec("chat")->decode(line, decode_options_, decoded)) {
-      refuse(item, refusal->message);
-      return;
-    }
-    PreparedRequest prepared;
-    if (const Refusal refusal = preparer_.prepare(std::move(decoded.chat), prepared)) {
-      refuse(item, refusal->message);
-      return;
-    }
-    prepared.sampling.seed = prepared.chat.inference.seed.value_or(0);  // a line gives what --chat gives for it
-    override_sampling(options_, prepared.sampling);
-    item.sampling = prepared.sampling;
-    item.num_prompt_tokens = static_cast<int64_t>(prepared.tokens.size());
-    item.answer = std::make_unique<AnswerReader>(preparer_.tokenizer(), &preparer_.vocabulary(), prepared.chat.parsing,
-                                                 AnswerReader::OnPiece());
-    LoopRequest request{.sampling = prepared.sampling, .images = std::move(prepared.images)};
-    request.sequence.prompt = std::move(prepared.tokens);
-    request.sequence.media = std::move(prepared.media);
-    const int64_t room = preparer_.context_max() - item.num_prompt_tokens;
-    request.sequence.max_output_tokens =
-        std::min<int64_t>(options_.max_tokens > 0 ? options_.max_tokens : prepared.max_tokens, room);
-    request.sequence.draft = options_.draft == "on";
-    request.sequence.replay = replay_mode(options_.model);
-    request.sequence.stop_ids = ending_ids(item.sampling);
-    const auto id = loop_.submit(std::move(request), [this, &item](const LoopUpdate& update) { take(update, item); });
-    if (!id.ok()) refuse(item, id.status().message());
+// What the command line says wins over what a line says.
+Json::Object overrides_of(const GenerateOptions& options) {
+  Json::Object out;
+  if (options.max_tokens > 0) out.emplace_back("max_tokens", options.max_tokens);
+  if (options.temperature >= 0) out.emplace_back("temperature", options.temperature);
+  if (options.top_p >= 0) out.emplace_back("top_p", options.top_p);
+  if (options.top_k > 0) out.emplace_back("top_k", options.top_k);
+  if (options.seed >= 0) out.emplace_back("seed", options.seed);
+  if (options.logprobs >= 0) {
+    out.emplace_back("logprobs", true);
+    out.emplace_back("top_logprobs", options.logprobs);
   }
+  return out;
+}
 
-  int64_t num_done() const { return num_done_; }
+Json draft_figures(const Json& explain) {
+  return Json::Object{{"steps", explain.find("decode_steps")->as_int()},
+                      {"drafted", explain.find("verified")->as_int()},
+                      {"accepted", explain.find("accepted")->as_int()}};
+}
+
+Json choice_line(const Json& choice, bool explains) {
+  Json out;
+  for (const char* name : {"token_ids", "text", "reasoning_content", "tool_calls", "finish_reason", "logprobs"})
+    if (const Json* value = choice.find(name)) out.set(name, *value);
+  const Json& explain = *choice.find("explain");
+  out.set("draft", draft_figures(explain));
+  out.set("timing", Json::Object{{"queue_ms", *explain.find("queue_ms")},
+                                 {"first_token_ms", *explain.find("first_token_ms")},
+                                 {"total_ms", *explain.find("total_ms")}});
+  if (explains) out.set("explain", explain);
+  return out;
+}
+
+// One choice stands in the line itself, several in a list.
+Json line_of(const Json& result, bool explains) {
+  if (const Json* error = result.find("error")) {
+    Json out = Json::Object{{"error", *error}};
+    if (!result.find("param")->as_string().empty()) out.set("param", *result.find("param"));
+    return out;
+  }
+  const Json::Array& choices = result.find("choices")->as_array();
+  Json out = Json::Object{{"prompt_tokens", static_cast<int64_t>(result.find("prompt_token_ids")->as_array().size())}};
+  if (choices.size() == 1) {
+    const Json line = choice_line(choices[0], explains);
+    for (const auto& [name, value] : line.as_object()) out.set(name, value);
+  } else {
+    Json::Array all;
+    for (const Json& choice : choices) all.push_back(choice_line(choice, explains));
+    out.set("choices", std::move(all));
+  }
+  out.set("cached_tokens", *result.find("cached_tokens"));
+  return out;
+}
+
+// Results end in any order and are printed in that of the lines.
+class OrderedPrinter {
+ public:
+  explicit OrderedPrinter(bool explains) : explains_(explains) {}
+  void add(const Json& result) {
+    lines_[result.find("id")->as_int()] = to_json(line_of(result, explains_));
+    for (auto next = lines_.find(next_id_); next != lines_.end(); next = lines_.find(++next_id_)) {
+      fmt::print("{}\n", next->second);
+      lines_.erase(next);
+    }
+  }
 
  private:
-  void refuse(BatchItem& item, const std::string& message) {
-    item.error = message;
-    item.is_done = true;
-    ++num_done_;
-  }
-
-  void take(const LoopUpdate& update, BatchItem& item) {
-    if (item.is_done) return;
-    if (!update.refused.ok()) return refuse(item, update.refused.message());
-    for (const TokenId token : update.tokens) {
-      const bool ends = ends_sequence(item.sampling, token, static_cast<int64_t>(item.tokens.size()));
-      item.tokens.push_back(token);
-      if (item.answer->push(token, ends)) continue;
-      loop_.cancel(update.id);  // a stop sequence or the end of the turn: nothing after it counts
-      break;
-    }
-    if (!update.finished) return;
-    if (!update.cause.ok()) item.error = update.cause.message();
-    item.answer->finish(*update.finished == SequenceEnd::kLength ? BackendFinish::kLength : BackendFinish::kStop);
-    if (update.record) item.record = *update.record;
-    item.is_done = true;
-    ++num_done_;
-  }
-
-  const GenerateOptions& options_;
-  RequestPreparer& preparer_;
-  StepLoop& loop_;
-  DecodeOptions decode_options_;
-  int64_t num_done_ = 0;
+  bool explains_;
+  int64_t next_id_ = 1;
+  std::map<int64_t, std::string> lines_;
 };
-
-Json result_of(const BatchItem& item) {
-  if (!item.error.empty()) return Json::Object{{"error", item.error}};
-  const SequenceRecord& r = item.record;
-  return Json::Object{
-      {"prompt_tokens", item.num_prompt_tokens},
-      {"token_ids", Json::Array(item.tokens.begin(), item.tokens.end())},
-      {"text", item.answer->text},
-      {"reasoning_content", item.answer->reasoning},
-      {"tool_calls", item.answer->tool_calls},
-      {"finish_reason", item.answer->finish_reason},
-      {"draft",
-       Json::Object{{"steps", r.num_steps - r.num_chunks}, {"drafted", r.num_verified}, {"accepted", r.num_accepted}}},
-      {"cached_tokens", r.num_cached_tokens},
-      {"timing", Json::Object{{"queue_s", static_cast<double>(r.admitted_ns - r.arrival_ns) * 1e-9},
-                              {"prefill_s", static_cast<double>(r.first_token_ns - r.admitted_ns) * 1e-9},
-                              {"decode_s", static_cast<double>(r.finished_ns - r.first_token_ns) * 1e-9}}}};
-}
-
-StepLoopOptions loop_options(const Engine& engine, const ModelConfig& config) {
-  StepLoopOptions options;
-  options.scheduler.num_lanes = engine.options().lanes_max;
-  options.scheduler.rows_max = engine.options().rows_max;
-  options.scheduler.queue_max = 1 << 20;
-  options.scheduler.context_tokens_max = config.context_max;
-  options.scheduler.num_drafts = config.draft.num_layers > 0 ? config.draft.block_size : 0;
-  options.inbox_max = 1 << 20;
-  return options;
-}
 
 }  // namespace
 
 Status run_generate_batch(const GenerateOptions& options) {
   const SystemClock clock;
-  ASSIGN_OR_RETURN(const Target target, engine_target(options.model));
-  ASSIGN_OR_RETURN(const LoadedModel model, load_model(options.model.model));
-  const ModelConfig& config = model.weights->config();
+  OfflineOptions offline;
+  ASSIGN_OR_RETURN(offline.target, engine_target(options.model));
+  ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model.model));
   ASSIGN_OR_RETURN(const std::string text, read_file(options.chat_batch));
   const std::vector<std::string_view> lines = split_lines(text);
-  EngineOptions engine_options;
-  engine_options.num_threads = static_cast<int>(options.model.num_threads);
-  engine_options.has_thread = true;
-  engine_options.target = target;
-  engine_options.lanes_max = std::min<int64_t>(options.lanes, static_cast<int64_t>(std::max<size_t>(lines.size(), 1)));
-  engine_options.rows_max =
-      std::max(engine_options.rows_max, engine_options.lanes_max * (1 + config.draft.block_size));  // all may decode
-  engine_options.logits_rows_max = engine_options.lanes_max * 16;
-  engine_options.blocks_max = BlockTable::blocks_for(config.context_max) + 16 * engine_options.lanes_max;
-  ASSIGN_OR_RETURN(const auto engine, Engine::open(model.weights, model.token_map, engine_options));
-  ASSIGN_OR_RETURN(
-      const auto preparer,
-      RequestPreparer::create(model, target, static_cast<int>(options.model.num_threads), config.context_max));
-  StepLoop loop(*engine, loop_options(*engine, config), clock);
-  BatchRun run(options, *preparer, loop);
-  std::vector<BatchItem> items(lines.size());
-  for (size_t i = 0; i < lines.size(); ++i) run.submit(lines[i], items[i]);
+  offline.num_threads = static_cast<int>(options.model.num_threads);
+  offline.sequences_max = options.lanes;
+  offline.drafts = options.draft == "on";
+  offline.replay = replay_mode(options.model);
+  ASSIGN_OR_RETURN(const auto inference, OfflineInference::open(std::move(model), offline, clock));
+  const Json::Object overrides = overrides_of(options);
+  for (const std::string_view line : lines) inference->submit(line, overrides);
   Progress progress("generate", static_cast<int64_t>(lines.size()));
-  size_t num_printed = 0;
-  while (num_printed < items.size() && !interrupted()) {
-    ASSIGN_OR_RETURN(const bool ran, loop.run_step());
-    for (; num_printed < items.size() && items[num_printed].is_done; ++num_printed)
-      fmt::print("{}\n", to_json(result_of(items[num_printed])));
+  OrderedPrinter printer(options.explain);
+  for (bool runs = true; runs && !interrupted();) {
+    ASSIGN_OR_RETURN(runs, inference->step());
+    while (const auto result = inference->take_result()) printer.add(*result);
     if (std::fflush(stdout) != 0) return {};  // nobody reads on; the command line says so
-    progress.advance_to(run.num_done());
-    if (!ran && run.num_done() < static_cast<int64_t>(items.size()))
-      continue;  // a cancelled one ends with the next call
+    progress.advance_to(inference->progress().num_done);
   }
   return {};
 }

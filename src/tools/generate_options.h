@@ -20,7 +20,7 @@ struct GenerateOptions {
   int64_t max_tokens = 0, top_k = 0, seed = -1, logprobs = -1, lanes = 8;
   double temperature = -1, top_p = -1;
   std::string draft = "on";
-  bool json = false;
+  bool json = false, explain = false;
 };
 
 ReplayMode replay_mode(const ModelOptions& options);

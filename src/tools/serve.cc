@@ -32,7 +32,8 @@ struct ServeArguments {
   std::string tls_cert, tls_key, otlp_endpoint;
   std::vector<std::string> served_names, cors_origins;
   int64_t port = 8000, admin_port = -1;
-  int64_t concurrency = 16, queue = 1024, context = 0, kv_tokens = 0, http_threads = 1, connections = 4096;
+  int64_t concurrency = 16, queue = 1024, context = 0, kv_tokens = 0, host_kv_tokens = 0, http_threads = 1,
+          connections = 4096;
   int64_t body_mib = 100, bodies_mib = 1024, store_mib = 64, store_minutes = 60, drain_s = 60;
   std::string draft = "on";
   bool no_auth = false, no_console = false, image_urls = false;
@@ -89,6 +90,7 @@ Result<ServiceOptions> service_options(const ServeArguments& arguments) {
   options.limits.queue_max = arguments.queue;
   options.limits.context_max = arguments.context;
   options.limits.kv_tokens = arguments.kv_tokens;
+  options.limits.host_kv_tokens = arguments.host_kv_tokens;
   options.limits.drafts = arguments.draft == "on";
   if (arguments.model.replay == "off") options.replay = ReplayMode::kOff;
   if (arguments.model.replay == "exact" || arguments.model.deterministic) options.replay = ReplayMode::kExact;
@@ -119,6 +121,7 @@ Status check_ranges(const ServeArguments& a) {
   TRY(outside("--max-queue", a.queue, 1, 1'000'000));
   TRY(outside("--context", a.context, 0, 1 << 20));
   TRY(outside("--kv-tokens", a.kv_tokens, 0, int64_t{1} << 32));
+  TRY(outside("--host-kv-tokens", a.host_kv_tokens, 0, int64_t{1} << 34));
   TRY(outside("--http-threads", a.http_threads, 1, 64));
   TRY(outside("--max-connections", a.connections, 1, 1'000'000));
   TRY(outside("--max-body-mib", a.body_mib, 1, 1024));
@@ -211,6 +214,7 @@ void declare(OptionSet& options, ServeArguments& a) {
   options.add("--max-queue", a.queue, "sequences waiting before requests are refused (default 1024)");
   options.add("--context", a.context, "longest prompt and answer in tokens; 0 = the model's, at most 32768 (default)");
   options.add("--kv-tokens", a.kv_tokens, "tokens of KV memory, running and cached; 0 = 4 contexts (default)");
+  options.add("--host-kv-tokens", a.host_kv_tokens, "tokens of cached KV kept in host memory beyond that (default 0)");
   options.choice("--draft", a.draft, {"on", "off"},
                  "verified drafts; changes the speed, never the tokens (default on)");
   options.add("--http-threads", a.http_threads, "event threads (default 1)");

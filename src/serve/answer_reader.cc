@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tools/answer_reader.h"
+#include "serve/answer_reader.h"
 
 namespace deepinfer {
 

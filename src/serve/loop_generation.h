@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// One sequence through a step loop of its own, with the record of what happened: `generate` asks here, so that its
+// figures are those of the loop that serves. Thread: the engine's.
+#pragma once
+
+#include "engine/generation.h"
+#include "scheduler/sequence.h"
+
+namespace deepinfer {
+
+struct RecordedGeneration {
+  Generation generation;
+  SequenceRecord record;
+};
+
+// As generate() of engine/generation.h; the engine has nothing else to do. The same tokens come out.
+Result<RecordedGeneration> generate_recorded(Engine& engine, GenerationRequest request, const TokenSink& sink);
+
+}  // namespace deepinfer
