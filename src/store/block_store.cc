@@ -118,6 +118,12 @@ StoreLookup BlockStore::lookup(const StoreScope& scope, std::span<const BlockKey
   return found;
 }
 
+bool BlockStore::holds(const StoreScope& scope, std::span<const BlockKey> keys, bool exact_only) const {
+  const std::lock_guard lock(mutex_);
+  return !deleted_tenants_.contains(scope.tags.tenant) &&
+         index_.prefix_blocks(keys, exact_only) == static_cast<int64_t>(keys.size());
+}
+
 void BlockStore::count_lookup(const StoreLookup& found, int64_t num_asked) {
   ++stats_.num_lookups;
   stats_.num_blocks_asked += num_asked;

@@ -128,6 +128,8 @@ class BlockStore {
 
   // Longest prefix of the chain that is stored. Cheap: memory only.
   StoreLookup lookup(const StoreScope& scope, std::span<const BlockKey> keys, bool exact_only);
+  // Whether the whole chain is there; counts as no lookup and renews nothing.
+  bool holds(const StoreScope& scope, std::span<const BlockKey> keys, bool exact_only) const;
   // The wanted blocks into `out`, one behind the other. Blocks for the disks.
   StoreGet get(const StoreRequest& request, std::span<uint8_t> out);
   void put(StorePut put);

@@ -213,7 +213,7 @@ void BlockStore::seal_ready() {
 }
 
 void BlockStore::checkpoint_if_due(bool now) {
-  Checkpoint checkpoint;
+  IndexCheckpoint checkpoint;
   uint64_t number = 0;
   {
     const std::lock_guard lock(mutex_);

@@ -55,7 +55,7 @@ Result<uint64_t> read_count(FieldReader& in, size_t item_bytes) {
 
 }  // namespace
 
-std::vector<uint8_t> encode_checkpoint(const Checkpoint& checkpoint) {
+std::vector<uint8_t> encode_checkpoint(const IndexCheckpoint& checkpoint) {
   std::vector<uint8_t> out(static_cast<size_t>(kPageBytes), 0);
   append(out, static_cast<uint64_t>(checkpoint.segments.size()));
   for (const SegmentState& segment : checkpoint.segments) append_segment(out, segment);
@@ -79,7 +79,7 @@ std::vector<uint8_t> encode_checkpoint(const Checkpoint& checkpoint) {
   return out;
 }
 
-Result<Checkpoint> decode_checkpoint(std::span<const uint8_t> bytes) {
+Result<IndexCheckpoint> decode_checkpoint(std::span<const uint8_t> bytes) {
   if (bytes.size() < static_cast<size_t>(kPageBytes)) return corruption("checkpoint: cut short");
   FieldReader head(bytes);
   if (head.get<uint64_t>() != kMagic) return corruption("checkpoint: not one");
@@ -94,7 +94,7 @@ Result<Checkpoint> decode_checkpoint(std::span<const uint8_t> bytes) {
   if (payload > body.size() || bulk_crc32c(body.first(payload)) != payload_crc)
     return corruption("checkpoint: checksum");
   FieldReader in(body.first(payload));
-  Checkpoint checkpoint;
+  IndexCheckpoint checkpoint;
   ASSIGN_OR_RETURN(const uint64_t num_segments, read_count(in, kSegmentBytes));
   for (uint64_t i = 0; i < num_segments; ++i) {
     ASSIGN_OR_RETURN(SegmentState segment, read_segment(in));
@@ -120,7 +120,7 @@ Result<Checkpoint> decode_checkpoint(std::span<const uint8_t> bytes) {
   return checkpoint;
 }
 
-Status write_checkpoint(const ExtentDevices& io, uint64_t number, const Checkpoint& checkpoint) {
+Status write_checkpoint(const ExtentDevices& io, uint64_t number, const IndexCheckpoint& checkpoint) {
   CHECK(number > 0 && number < kCheckpointIds);
   const std::vector<uint8_t> bytes = encode_checkpoint(checkpoint);
   const int64_t size = static_cast<int64_t>(bytes.size());

@@ -72,7 +72,7 @@ class Recovery {
     return {};
   }
 
-  Result<Checkpoint> read_checkpoint(SegmentId id, const Copy& copy) {
+  Result<IndexCheckpoint> read_checkpoint(SegmentId id, const Copy& copy) {
     ShardDevice& device = *io_.devices[static_cast<size_t>(copy.device)];
     constexpr int64_t kPiece = int64_t{4} << 20;
     std::vector<uint8_t> bytes;
@@ -95,7 +95,7 @@ class Recovery {
       }
   }
 
-  void use(Checkpoint checkpoint) {
+  void use(IndexCheckpoint checkpoint) {
     std::unordered_set<uint64_t> taken;
     for (SegmentState& segment : checkpoint.segments) {
       const auto at = copies_.find(segment.head.id);

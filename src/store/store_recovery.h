@@ -24,16 +24,16 @@ struct Recovered {
 // Extents go into `index` as they are found. Errors: unavailable when fewer devices answer than decoding needs.
 Result<Recovered> recover_store(const ExtentDevices& io, std::span<const PlacementGroup> groups, ExtentIndex& index);
 
-struct Checkpoint {
+struct IndexCheckpoint {
   std::vector<SegmentState> segments;
   std::vector<ExtentRecord> records;
   std::vector<BlockKey> pins;
   std::vector<uint64_t> deleted_tenants;
 };
-std::vector<uint8_t> encode_checkpoint(const Checkpoint& checkpoint);
+std::vector<uint8_t> encode_checkpoint(const IndexCheckpoint& checkpoint);
 // Errors: corruption, unimplemented (another layout version).
-Result<Checkpoint> decode_checkpoint(std::span<const uint8_t> bytes);
+Result<IndexCheckpoint> decode_checkpoint(std::span<const uint8_t> bytes);
 // On the first three devices (or all there are); then drops older ones. Errors: unavailable when none took it.
-Status write_checkpoint(const ExtentDevices& io, uint64_t number, const Checkpoint& checkpoint);
+Status write_checkpoint(const ExtentDevices& io, uint64_t number, const IndexCheckpoint& checkpoint);
 
 }  // namespace deepinfer
