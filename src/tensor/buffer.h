@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>  // many users of buffers copy bytes
 #include <memory>
 #include <utility>
 
