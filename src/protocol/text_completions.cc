@@ -245,7 +245,7 @@ const Shape& text_completions_shape() {
        {"logprobs", Shape::unsigned_up_to(UINT8_MAX)},
        {"echo", Shape::boolean()},
        {"seed", Shape::unsigned_up_to(kAny)},
-       {"stop", Shape::any()},
+       {"stop", Shape::either(Shape::text(), Shape::list(Shape::text()))},
        {"stream", Shape::boolean()},
        {"stream_options", Shape::record({{"include_usage", Shape::boolean()}})},
        {"user", Shape::text()}});
