@@ -198,7 +198,7 @@ def train_draft(run):
             run.say(event="draft", steps=steps, **stage.means())
             reported = time.time()
     torch.cuda.synchronize()
-    run.say(event="draft done", steps=steps, **stage.means())
+    run.say(event="draft done", steps=steps)
     if run.options.state:
         run.save()
     run.export()

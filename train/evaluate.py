@@ -4,8 +4,10 @@
         by the PyTorch reference pass: greedy decoding gives exactly the wanted answer if and only if the largest logit is
         right at every position of the answer, so one pass over prompt and answer decides. Reasoning has to match as well,
         so this is a lower bound for the families with thinking. With --state also for the unquantised weights.
-    train/eval write FOLDER [--count N]
-        FOLDER/prompts.jsonl (one Chat Completions body a line) and FOLDER/expected.jsonl
+    train/eval write FOLDER [--count N] [--families NAME ...] [--hit]
+        FOLDER/prompts.jsonl (one Chat Completions body a line) and FOLDER/expected.jsonl. With --hit, for needles of several
+        keys: before every prompt the same text with a question about another key, so that the prompt finds a prefix in the
+        cache when an engine answers one after the other (rows NAME_before and NAME)
     train/eval score FOLDER/expected.jsonl RESULTS.jsonl
         RESULTS are what `deepinfer generate --chat-batch FOLDER/prompts.jsonl --json` printed
 
@@ -194,11 +196,20 @@ def print_scores(scores):
 
 # ---------------------------------------------------------------- for an engine
 
+def with_warming(cases):
+    """Every needle case of several keys, after a case with the same text and another question."""
+    for case in cases:
+        if len(case.dialogue.check["codes"]) > 1:
+            yield Case(case.family + "_before", needle.ask_other(case.dialogue), case.turn, case.group)
+            yield case
+
+
 def write_command(options):
     os.makedirs(options.folder, exist_ok=True)
     with open(f"{options.folder}/prompts.jsonl", "w", encoding="utf-8") as prompts, \
             open(f"{options.folder}/expected.jsonl", "w", encoding="utf-8") as expected:
-        for case in all_cases(options.count, options.families):
+        cases = all_cases(options.count, options.families)
+        for case in with_warming(cases) if options.hit else cases:
             body = chat_bodies.request_body(case.dialogue, case.turn)
             body["max_tokens"] = MAX_TOKENS
             prompts.write(json.dumps(body, ensure_ascii=False) + "\n")
@@ -266,6 +277,7 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--families", nargs="*")
+    parser.add_argument("--hit", action="store_true")
     parser.add_argument("--save", default="")
     options = parser.parse_args()
     {"argmax": argmax_command, "write": write_command, "score": score_command}[options.command](options)

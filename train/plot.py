@@ -6,11 +6,12 @@ import sys
 WIDTH, HEIGHT, LEFT, TOP, GAP = 940, 250, 62, 34, 70
 COLORS = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22"]
 SHOWN = ["chat", "arithmetic off", "arithmetic thinking", "sort_words", "sort_numbers", "quote", "json", "tools", "images", "needle"]
+DRAFTED = ["hit1", "hit2", "hit3", "hit4", "hit5"]
 
 
 def read(paths):
-    """-> training events with the seconds of all runs added up, document events, ends of runs"""
-    training, documents, ends, offset = [], [], [], 0.0
+    """-> training, document and draft events with the seconds of all runs added up, ends of runs"""
+    training, documents, drafts, ends, offset = [], [], [], [], 0.0
     for path in paths:
         last = 0.0
         with open(path, encoding="utf-8") as file:
@@ -21,9 +22,11 @@ def read(paths):
                     training.append((offset + last, event))
                 elif event["event"] == "documents right":
                     documents.append((offset + last, event))
+                elif event["event"] == "draft":
+                    drafts.append((offset + last, event))
         offset += last
         ends.append(offset)
-    return training, documents, ends
+    return training, documents, drafts, ends
 
 
 class Panel:
@@ -59,7 +62,7 @@ class Panel:
 
 
 def main(out, *paths):
-    training, documents, ends = read(paths)
+    training, documents, drafts, ends = read(paths)
     loss = Panel(0, "answer loss, and index loss (per token, mean of 10 s)", ends[-1], 0.0005, 10, True)
     loss.axis([0.001, 0.01, 0.1, 1, 10], ends)
     for number, name in enumerate(("answer_loss", "index_loss")):
@@ -68,10 +71,15 @@ def main(out, *paths):
     right.axis([0, 20, 40, 60, 80, 100], ends)
     for number, name in enumerate(SHOWN):
         right.curve(number, name, [(second, event[name]) for second, event in documents])
-    height = TOP + 2 * (HEIGHT + GAP)
+    right.curve(len(SHOWN), "needle to 30,000", [(second, event["needle_long"]) for second, event in documents if "needle_long" in event])
+    draft = Panel(2, "drafts right, percent, by place in the block (all before it right)", ends[-1], 0, 100, False)
+    draft.axis([0, 20, 40, 60, 80, 100], ends)
+    for number, name in enumerate(DRAFTED):
+        draft.curve(number, name, [(second, 100 * event[name]) for second, event in drafts])
+    height = TOP + 3 * (HEIGHT + GAP)
     with open(out, "w", encoding="utf-8") as file:
         file.write(f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + WIDTH + 170}" height="{height}" font-family="sans-serif">\n'
-                   '<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(loss.parts + right.parts) + "\n</svg>\n")
+                   '<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(loss.parts + right.parts + draft.parts) + "\n</svg>\n")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,17 @@ def make(rng, haystack, num_chars=None, num_keys=None, num_questions=6):
         question = f"What is the secret code of {owner}?"
         messages += [user(body + "\n\n" + question if place == 0 else question),
                      assistant(f"The secret code of {owner} is {codes[owner]}.")]
-    return Dialogue("needle", messages, "off")
+    return Dialogue("needle", messages, "off", check=dict(codes=codes))
+
+
+def ask_other(dialogue):
+    """The same text, asked about another owner: its prompt shares a long prefix with the dialogue's."""
+    question = dialogue.messages[0]["content"]
+    body, asked = question.rsplit("\n\n", 1)
+    owner = next(owner for owner in dialogue.check["codes"] if f" {owner}?" not in asked)
+    messages = [user(f"{body}\n\nWhat is the secret code of {owner}?"),
+                assistant(f"The secret code of {owner} is {dialogue.check['codes'][owner]}.")]
+    return Dialogue("needle", messages, "off", check=dialogue.check)
 
 
 def make_long(rng, text_of):

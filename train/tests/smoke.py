@@ -37,7 +37,7 @@ def check_kernels():
 def compare_packed(training, folder):
     model = reference.Reference.from_folder(f"{folder}/mini", "cuda")
     documents, batch = test_trunk.packed_batch(training_tokenizer(training), training.config, training.options.tokens, "cuda")
-    print(sorted(test_trunk.compare(training.trunk, model, documents[:24], batch)))
+    print(sorted(test_trunk.compare(training.trunk, model, documents[:24], batch)[0]))
 
 
 def training_tokenizer(training):
