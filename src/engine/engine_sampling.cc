@@ -97,6 +97,18 @@ DraftRun plan_drafts(State& state, StepOutput& step) {
   return run;
 }
 
+// Behind a draft that would end the sequence nothing can be of use: those drafts are not verified.
+void cut_behind_end(State& state, const DraftRun& run) {
+  for (size_t s = 0; s < run.sequences.size(); ++s) {
+    const Lane& lane = state.lanes[static_cast<size_t>(run.sequences[s].lane)];
+    std::vector<TokenId>& drafts = run.outputs[s]->drafts;
+    const auto end = std::ranges::find_first_of(drafts, lane.stop_ids);
+    if (end == drafts.end()) continue;
+    drafts.erase(end + 1, drafts.end());
+    run.outputs[s]->confidences.resize(drafts.size());
+  }
+}
+
 Status draft_step(State& state, StepOutput& step) {
   if (state.forward->draft_block() == 0) return {};
   DraftRun run = plan_drafts(state, step);
@@ -123,6 +135,7 @@ Status draft_step(State& state, StepOutput& step) {
       run.outputs[s]->confidences.push_back(run.confidences[s]);
     }
   }
+  cut_behind_end(state, run);
   return {};
 }
 

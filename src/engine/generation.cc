@@ -10,6 +10,14 @@
 namespace deepinfer {
 namespace {
 
+// Tokens that end the sequence wherever they stand: nothing is drafted after them, nor verified behind such a draft.
+std::vector<TokenId> stop_ids(const SamplingParams& params) {
+  if (params.min_tokens > 0) return {};
+  std::vector<TokenId> ids = params.stop_ids;
+  if (!params.ignore_eos) ids.insert(ids.end(), params.eos_ids.begin(), params.eos_ids.end());
+  return ids;
+}
+
 class Generator {
  public:
   Generator(Engine& engine, GenerationRequest& request, const TokenSink& sink)
@@ -44,8 +52,12 @@ class Generator {
       blocks.push_back(static_cast<BlockId>(b));
     blocks_ = BlockTable(std::move(blocks));
     plan_ = plan_replay(engine_.replay_geometry(), request_.replay, 0, num_prompt);
-    return engine_.admit(
-        {.lane = 0, .params = request_.params, .prompt = request_.prompt, .images = std::move(request_.images)});
+    return engine_.admit({.lane = 0,
+                          .params = request_.params,
+                          .prompt = request_.prompt,
+                          .images = std::move(request_.images),
+                          .stop_ids = stop_ids(request_.params),
+                          .output_tokens_max = request_.max_tokens});
   }
 
   Status prefill() {

@@ -50,9 +50,7 @@ void print_json(const PreparedPrompt& prepared, const Generation& generation, co
                           {"reasoning_content", answer.reasoning},
                           {"tool_calls", answer.tool_calls},
                           {"finish_reason", answer.finish_reason},
-                          {"draft", Json::Object{{"steps", generation.num_steps},
-                                                 {"drafted", generation.num_drafted},
-                                                 {"accepted", generation.num_accepted}}},
+                          {"draft", draft_json(generation.num_steps, generation.num_drafted, generation.num_accepted)},
                           {"timing", Json::Object{{"load_s", load_s},
                                                   {"prefill_s", static_cast<double>(generation.prefill_ns) * 1e-9},
                                                   {"decode_s", static_cast<double>(generation.decode_ns) * 1e-9}}}};
@@ -69,12 +67,14 @@ void print_summary(const PreparedPrompt& prepared, const Generation& generation,
   const double prefill_s = static_cast<double>(generation.prefill_ns) * 1e-9,
                decode_s = static_cast<double>(generation.decode_ns) * 1e-9;
   const double rate = decode_s > 0 ? static_cast<double>(generation.tokens.size() - 1) / decode_s : 0;
-  fmt::print(stderr,
-             "{} prompt tokens in {:.2f} s ({:.0f} tokens/s), {} tokens in {:.2f} s ({:.1f} tokens/s), {} of {} drafts "
-             "accepted in {} steps\n",
-             prepared.num_prompt_tokens, prefill_s,
-             static_cast<double>(prepared.num_prompt_tokens) / std::max(prefill_s, 1e-9), generation.tokens.size(),
-             decode_s, rate, generation.num_accepted, generation.num_drafted, generation.num_steps);
+  fmt::print(
+      stderr,
+      "{} prompt tokens in {:.2f} s ({:.0f} tokens/s), {} tokens in {:.2f} s ({:.1f} tokens/s), {} steps with {:.2f} "
+      "drafted and {:.2f} accepted each\n",
+      prepared.num_prompt_tokens, prefill_s,
+      static_cast<double>(prepared.num_prompt_tokens) / std::max(prefill_s, 1e-9), generation.tokens.size(), decode_s,
+      rate, generation.num_steps, per_step(generation.num_drafted, generation.num_steps),
+      per_step(generation.num_accepted, generation.num_steps));
 }
 
 // One line per thing that happened, on standard error, where the summary stands.
@@ -157,6 +157,18 @@ void declare(OptionSet& options, GenerateOptions& arguments) {
 }
 
 }  // namespace
+
+double per_step(int64_t number, int64_t num_steps) {
+  return num_steps > 0 ? static_cast<double>(number) / static_cast<double>(num_steps) : 0;
+}
+
+Json draft_json(int64_t num_steps, int64_t num_drafted, int64_t num_accepted) {
+  return Json::Object{{"steps", num_steps},
+                      {"drafted", num_drafted},
+                      {"accepted", num_accepted},
+                      {"drafted_per_step", per_step(num_drafted, num_steps)},
+                      {"accepted_per_step", per_step(num_accepted, num_steps)}};
+}
 
 ReplayMode replay_mode(const ModelOptions& options) {
   if (options.replay == "off") return ReplayMode::kOff;

@@ -43,18 +43,13 @@ Json::Object overrides_of(const GenerateOptions& options) {
   return out;
 }
 
-Json draft_figures(const Json& explain) {
-  return Json::Object{{"steps", explain.find("decode_steps")->as_int()},
-                      {"drafted", explain.find("verified")->as_int()},
-                      {"accepted", explain.find("accepted")->as_int()}};
-}
-
 Json choice_line(const Json& choice, bool explains) {
   Json out;
   for (const char* name : {"token_ids", "text", "reasoning_content", "tool_calls", "finish_reason", "logprobs"})
     if (const Json* value = choice.find(name)) out.set(name, *value);
   const Json& explain = *choice.find("explain");
-  out.set("draft", draft_figures(explain));
+  out.set("draft", draft_json(explain.find("decode_steps")->as_int(), explain.find("verified")->as_int(),
+                              explain.find("accepted")->as_int()));
   out.set("timing", Json::Object{{"queue_ms", *explain.find("queue_ms")},
                                  {"first_token_ms", *explain.find("first_token_ms")},
                                  {"total_ms", *explain.find("total_ms")}});

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/json.h"
 #include "base/status.h"
 #include "sampler/sampling_params.h"
 #include "scheduler/replay_plan.h"
@@ -24,6 +25,9 @@ struct GenerateOptions {
 };
 
 ReplayMode replay_mode(const ModelOptions& options);
+// Of decode steps: totals, and per step (the token that every step gives for certain is not counted).
+double per_step(int64_t number, int64_t num_steps);
+Json draft_json(int64_t num_steps, int64_t num_drafted, int64_t num_accepted);
 // What was said on the command line wins over what a request says.
 void override_sampling(const GenerateOptions& options, SamplingParams& params);
 
