@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/host_room.h"
 #include "serve/step_profile.h"
 
 namespace deepinfer {
@@ -66,6 +67,7 @@ Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Targ
     ASSIGN_OR_RETURN(StepProfile profile, profile_steps(*inference->engine_, shapes, clock));
     options.scheduler.profile = profile.curve;
   }
+  TRY(check_host_room(*inference->engine_, options.num_host_blocks));
   auto loop = std::make_unique<StepLoop>(*inference->engine_, options, clock);
   inference->loop_ = loop.get();
   inference->source_ = std::move(loop);

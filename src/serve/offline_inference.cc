@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "engine/host_room.h"
 #include "protocol/codec.h"
 #include "serve/explain_record.h"
 #include "serve/sampling_of.h"
@@ -106,6 +107,7 @@ Result<std::unique_ptr<OfflineInference>> OfflineInference::open(LoadedModel mod
                                                engine_options(config, options, context_max)));
   ASSIGN_OR_RETURN(made->preparer_,
                    RequestPreparer::create(made->model_, options.target, options.num_threads, context_max));
+  TRY(check_host_room(*made->engine_, BlockTable::blocks_for(options.host_kv_tokens)));
   made->loop_ = std::make_unique<StepLoop>(*made->engine_, loop_options(*made->engine_, options, context_max), clock);
   return made;
 }

@@ -35,7 +35,7 @@ Status run_bench(BenchArguments& arguments) {
     if (at == std::string::npos) return invalid_argument(fmt::format("--set {}: expected KEY=VALUE", setting));
     arguments.options.extra[setting.substr(0, at)] = setting.substr(at + 1);
   }
-  if (arguments.predict) arguments.options.extra["predict"] = "1";
+  if (arguments.predict) arguments.options.extra.insert_or_assign("predict", std::string(1, '1'));
   arguments.options.num_threads = static_cast<int>(arguments.num_threads);
   std::vector<std::string> names;
   for (const BenchTarget* target = kBenchTargetTable; target->name; ++target) {

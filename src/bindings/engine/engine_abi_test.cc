@@ -65,6 +65,8 @@ TEST(EngineAbi, SettingsAreCheckedByName) {
   EXPECT_STREQ(error.message, "settings: replay is \"slow\", expected fast, exact or off");
   EXPECT_EQ(open("{\"sequences\":0}", handle, &error), DEEPINFER_INVALID_ARGUMENT);
   EXPECT_STREQ(error.message, "settings: sequences is 0, expected 1 to 4096");
+  EXPECT_EQ(open(settings(",\"host_kv_tokens\":1073741824"), handle, &error), DEEPINFER_RESOURCE_EXHAUSTED);
+  EXPECT_NE(std::string(error.message).find("1073741824 tokens of KV need"), std::string::npos) << error.message;
   EXPECT_EQ(open("{\"model\":\"/no/such/folder\"}", handle, &error), DEEPINFER_NOT_FOUND) << error.message;
   EXPECT_EQ(handle.engine, nullptr);
   EXPECT_EQ(deepinfer_engine_open(nullptr, 0, nullptr, &error), DEEPINFER_INVALID_ARGUMENT);
