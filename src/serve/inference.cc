@@ -60,7 +60,7 @@ Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Targ
                                                     engine_options(config, target, num_threads, limits, context_max)));
   ASSIGN_OR_RETURN(inference->preparer_, RequestPreparer::create(loaded, target, num_threads, context_max));
   StepLoopOptions options = loop_options(*inference->engine_, limits, context_max);
-  if (limits.profile_ns_max > 0) {
+  if (limits.profile_ns_max > 0 && limits.sequences_max > 1) {  // it needs a lane for the prompt and one beside it
     const StepProfileOptions shapes{.num_sequences_max = limits.sequences_max,
                                     .num_drafts = options.scheduler.num_drafts,
                                     .ns_max = limits.profile_ns_max};

@@ -232,6 +232,10 @@ TEST(SixteenRules, Rule08ARequestCanFailTheEngineCannot) {
       const int status = post(service, path, body).status;
       EXPECT_TRUE(status >= 400 && status < 500) << path << " " << body << " gave " << status;
     }
+  for (const char* more :
+       {R"("stop":[1,2])", R"("stop":{})", R"("logprobs":true)", R"("stream_options":1)", R"("user":7)"})
+    EXPECT_EQ(post(service, "/v1/completions", R"({"model":"m","prompt":"a",)" + std::string(more) + "}").status, 400)
+        << more;
   EXPECT_TRUE(service.failure().ok());
   EXPECT_EQ(post(service, "/v1/chat/completions", chat_body()).status, 200);
 }

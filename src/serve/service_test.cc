@@ -211,6 +211,13 @@ TEST(ServiceTest, KeysAreAskedForAndKeptToTheirLimits) {
   EXPECT_TRUE(service->is_draining());
 }
 
+TEST(ServiceTest, OneSequenceAtATimeIsEnough) {
+  ServiceOptions options = test_options();
+  options.limits.sequences_max = 1;
+  const auto service = start_service(options);
+  EXPECT_EQ(post(*service, "/v1/chat/completions", chat_body()).status, 200);
+}
+
 TEST(ServiceTest, AddressesBeyondThisMachineNeedKeysOrAWord) {
   ServiceOptions options = test_options();
   options.http.host = "0.0.0.0";

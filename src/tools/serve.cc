@@ -40,6 +40,7 @@ struct ServeArguments {
 };
 
 constexpr const char* kReleasedName = "DeepSeek-V4.1-Flash";
+constexpr int64_t kProfileNsMax = 300'000'000;  // a small model is ready within a second of its start
 
 // What clients may call the model: its folder, and the released name, which they have in their settings.
 std::vector<std::string> served_names(const ServeArguments& arguments) {
@@ -92,6 +93,7 @@ Result<ServiceOptions> service_options(const ServeArguments& arguments) {
   options.limits.kv_tokens = arguments.kv_tokens;
   options.limits.host_kv_tokens = arguments.host_kv_tokens;
   options.limits.drafts = arguments.draft == "on";
+  options.limits.profile_ns_max = kProfileNsMax;
   if (arguments.model.replay == "off") options.replay = ReplayMode::kOff;
   if (arguments.model.replay == "exact" || arguments.model.deterministic) options.replay = ReplayMode::kExact;
   options.request_limits.body_bytes_max = static_cast<size_t>(arguments.body_mib) << 20;
