@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 import deepinfer_cpp
-from deepinfer_cpp import _codec
+from deepinfer_cpp import _codec, _engine
 
 PACKAGE = Path(deepinfer_cpp.__file__).parent
 
@@ -21,13 +21,15 @@ def names(body):
             yield node.target.id
 
 
-def test_the_stub_names_what_the_module_has():
-    tree = ast.parse((PACKAGE / "_codec.pyi").read_text(encoding="utf-8"))
-    public = {name for name in vars(_codec) if not name.startswith("_")}
+@pytest.mark.parametrize("module", [_codec, _engine])
+def test_the_stub_names_what_the_module_has(module):
+    stub = module.__name__.rpartition(".")[2] + ".pyi"
+    tree = ast.parse((PACKAGE / stub).read_text(encoding="utf-8"))
+    public = {name for name in vars(module) if not name.startswith("_")}
     assert set(names(tree.body)) == public
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            members = {name for name in vars(getattr(_codec, node.name)) if not name.startswith("_")}
+            members = {name for name in vars(getattr(module, node.name)) if not name.startswith("_")}
             assert set(names(node.body)) - {"__init__"} == members, node.name
 
 
