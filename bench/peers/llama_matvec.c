@@ -8,9 +8,18 @@
 #include <string.h>
 #include <time.h>
 
-#include "ggml-cpu.h"
-#include "ggml-quants.h"
 #include "ggml.h"
+#define GGML_COMMON_DECL_C
+#include "ggml-common.h"
+#include "ggml-impl.h"
+
+/* What the row kernels look up; in the library ggml_cpu_init() fills them. */
+float ggml_table_f32_f16[1 << 16];
+float ggml_table_f32_e8m0_half[1 << 8];
+void ggml_abort(const char* file, int line, const char* format, ...) {
+  fprintf(stderr, "%s:%d: %s\n", file, line, format);
+  abort();
+}
 
 void ggml_vec_dot_mxfp4_q8_0(int n, float* s, size_t bs, const void* x, size_t bx, const void* y, size_t by, int nrc);
 void ggml_vec_dot_q8_0_q8_0(int n, float* s, size_t bs, const void* x, size_t bx, const void* y, size_t by, int nrc);
@@ -29,12 +38,12 @@ static int compare(const void* a, const void* b) {
   return x < y ? -1 : x > y;
 }
 
-static void run(const char* name, enum ggml_type type, dot_fn dot, long n, long k, long count) {
-  const size_t row = ggml_row_size(type, k), bytes = row * (size_t)n;
+static void run(const char* name, size_t block_bytes, dot_fn dot, long n, long k, long count) {
+  const size_t row = block_bytes * (size_t)(k / 32), bytes = row * (size_t)n;
   unsigned char* weights = aligned_alloc(64, (bytes * (size_t)count + 63) / 64 * 64);
   for (size_t i = 0; i < bytes * (size_t)count; ++i) weights[i] = (unsigned char)(100 + i * 2654435761u % 20);
   float *x = malloc(sizeof(float) * (size_t)k), *y = malloc(sizeof(float) * (size_t)n);
-  void* quantised = malloc(ggml_row_size(GGML_TYPE_Q8_0, k));
+  void* quantised = malloc(sizeof(block_q8_0) * (size_t)(k / 32));
   for (long i = 0; i < k; ++i) x[i] = (float)(i % 17) * 0.1f - 0.8f;
   double seconds[6];
   for (int turn = 0; turn < 6; ++turn) {
@@ -56,11 +65,12 @@ static void run(const char* name, enum ggml_type type, dot_fn dot, long n, long 
 }
 
 int main(int count, char** values) {
-  ggml_cpu_init();
+  for (int i = 0; i < 1 << 16; ++i) ggml_table_f32_f16[i] = GGML_COMPUTE_FP16_TO_FP32((ggml_fp16_t)i);
+  for (int i = 0; i < 1 << 8; ++i) ggml_table_f32_e8m0_half[i] = GGML_E8M0_TO_FP32_HALF(i);
   for (int i = 1; i + 2 < count; i += 3) {
     const long n = atol(values[i]), k = atol(values[i + 1]), sets = atol(values[i + 2]);
-    run("mxfp4", GGML_TYPE_MXFP4, ggml_vec_dot_mxfp4_q8_0, n, k, sets);
-    run("q8_0", GGML_TYPE_Q8_0, ggml_vec_dot_q8_0_q8_0, n, k, sets);
+    run("mxfp4", sizeof(block_mxfp4), ggml_vec_dot_mxfp4_q8_0, n, k, sets);
+    run("q8_0", sizeof(block_q8_0), ggml_vec_dot_q8_0_q8_0, n, k, sets);
   }
   return 0;
 }

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/bench.h"
+#include "base/json.h"
 #include "base/philox.h"
 #include "kernels/kernel_table.h"
 #include "kernels/lanes/fma_peak.h"
@@ -135,5 +138,25 @@ class WeightSet {
   std::vector<WeightMatrix> weights_;
   size_t next_ = 0;
 };
+
+// Seconds of a peer's cases, by "<dtype> <n>x<k>" or "<dtype> <n>x<k> M=<m>": bench/peers/kernel_peers.py, which builds
+// it at the first run. Empty where it cannot be had.
+inline std::map<std::string, double> run_kernel_peer(const std::string& arguments) {
+  std::map<std::string, double> seconds;
+  const std::string command = "python3 " DEEPINFER_TESTDATA "/../bench/peers/kernel_peers.py " + arguments;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (!pipe) return seconds;
+  char line[512];
+  while (std::fgets(line, sizeof line, pipe)) {
+    const Result<Json> json = parse_json(line);
+    if (!json.ok() || !json.value().find("seconds")) continue;
+    const auto number = [&](const char* name) { return std::to_string(json.value().find(name)->as_int()); };
+    std::string name = json.value().find("dtype")->as_string() + " " + number("n") + "x" + number("k");
+    if (json.value().find("m")) name += " M=" + number("m");
+    seconds[name] = json.value().find("seconds")->as_double();
+  }
+  if (pclose(pipe) != 0) std::fprintf(stderr, "the peer did not run: %s\n", command.c_str());
+  return seconds;
+}
 
 }  // namespace deepinfer::bench_ops

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Many activation rows by packed weights: GFLOP/s against the peak of the level's products in the same
 // run: bf16 dot products where it has them, else fused multiply-adds.
+// `--peer` runs oneDNN on the dequantised weights, packed as it likes.
+#include <fmt/format.h>
+
 #include "kernels/bench_cases.h"
 
 namespace deepinfer {
@@ -9,6 +12,8 @@ using namespace bench_ops;
 Status bench_gemm(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
   const Peak peak = measure_bf16_peak(machine.level);
+  const std::map<std::string, double> peers =
+      options.peer ? run_kernel_peer("gemm 32 2304 5120 128 2304 5120 512 2304 5120") : std::map<std::string, double>{};
   for (const WeightSet::Kind kind : {WeightSet::Kind::kFp8, WeightSet::Kind::kFp4, WeightSet::Kind::kBf16}) {
     const int64_t out = 2304, in = 5120;
     WeightSet weights(kind, out, in, 2);
@@ -21,12 +26,16 @@ Status bench_gemm(const BenchOptions& options, BenchReport& report) {
                                                  .round_activation = weights.rounds(),
                                                  .out = {y.data(), {rows, out}}});
       });
+      const char* peer_type = machine.level >= CpuLevel::kBf16 ? "bf16" : "f32";
+      const auto peer = peers.find(fmt::format("{} {}x{} M={}", peer_type, out, in, rows));
       report.add({.name = std::string(weights.name()) + " " + std::to_string(out) + "x" + std::to_string(in) +
                           " M=" + std::to_string(rows),
                   .value = 2.0 * static_cast<double>(rows * out * in) / seconds / 1e9,
                   .unit = "GFLOP/s",
                   .ceiling = peak.flops * machine.context.num_threads() / 1e9,
                   .ceiling_name = peak.name,
+                  .peer_name = peer != peers.end() ? std::string("oneDNN ") + peer_type : "",
+                  .peer = peer != peers.end() ? 2.0 * static_cast<double>(rows * out * in) / peer->second / 1e9 : 0,
                   .note = to_string(machine.level)});
       if (options.quick) return {};
     }

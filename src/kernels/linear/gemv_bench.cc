@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One activation row by packed weights larger than the caches, at released shapes: GB/s of packed weights against the
-// triad.
+// triad. `--peer` runs llama.cpp's row kernels on the same shapes (its Q8_0 has 34 bytes for 32 weights).
 #include "kernels/bench_cases.h"
 
 namespace deepinfer {
@@ -17,6 +17,9 @@ Status bench_gemv(const BenchOptions& options, BenchReport& report) {
   const std::vector<Case> cases = {{WeightSet::Kind::kFp8, 5120, 8192, 4},   {WeightSet::Kind::kFp8, 1280, 5120, 16},
                                    {WeightSet::Kind::kFp4, 2304, 5120, 24},  {WeightSet::Kind::kFp4, 5120, 2304, 24},
                                    {WeightSet::Kind::kBf16, 16384, 5120, 2}, {WeightSet::Kind::kFp8, 256, 256, 1}};
+  const std::map<std::string, double> peers =
+      options.peer ? run_kernel_peer("matvec 5120 8192 2 1280 5120 16 2304 5120 12 5120 2304 12")
+                   : std::map<std::string, double>{};
   for (const Case& c : cases) {
     WeightSet weights(c.kind, c.out, c.in, c.count);
     const Buffer<bf16> x = random_values(c.in, 1);
@@ -30,11 +33,17 @@ Status bench_gemv(const BenchOptions& options, BenchReport& report) {
                                                  .out = {y.data(), {1, c.out}}});
     }) / calls;
     const double bytes = weight_bytes(weights.next());
-    report.add({.name = std::string(weights.name()) + " " + std::to_string(c.out) + "x" + std::to_string(c.in) + " M=1",
+    const std::string shape = std::to_string(c.out) + "x" + std::to_string(c.in);
+    const auto peer = peers.find((c.kind == WeightSet::Kind::kFp4 ? "mxfp4 " : "q8_0 ") + shape);
+    const bool has_peer = peer != peers.end() && c.kind != WeightSet::Kind::kBf16;
+    // The peer's GB/s are counted in our bytes: the same products in the same time.
+    report.add({.name = std::string(weights.name()) + " " + shape + " M=1",
                 .value = bytes / seconds / 1e9,
                 .unit = "GB/s",
                 .ceiling = triad / 1e9,
                 .ceiling_name = "triad, 1 thread",
+                .peer_name = has_peer ? (c.kind == WeightSet::Kind::kFp4 ? "llama.cpp MXFP4" : "llama.cpp Q8_0") : "",
+                .peer = has_peer ? bytes / peer->second / 1e9 : 0,
                 .note = std::string(to_string(machine.level)) + ", " + std::to_string(seconds * 1e6) + " us"});
     if (options.quick) break;
   }

@@ -61,7 +61,7 @@ struct Range16 {
 };
 
 // a * 2^(scale - 127) for nonzero a, by its exponent; the result must be a normal number.
-inline Pairs scale_pairs(Pairs a, uint8_t scale) {
+[[gnu::always_inline]] inline Pairs scale_pairs(Pairs a, uint8_t scale) {
   const __mmask32 nonzero = _mm512_test_epi16_mask(a.v, _mm512_set1_epi16(0x7FFF));
   return {_mm512_mask_add_epi16(a.v, nonzero, a.v, _mm512_set1_epi16(static_cast<int16_t>((scale - 127) << 7)))};
 }
@@ -90,7 +90,7 @@ alignas(64) constexpr E4m3Bytes kE4m3Bytes = make_e4m3_bytes();
 struct PairsPair {
   Pairs first, second;
 };
-inline PairsPair pair_e4m3(__m512i codes) {
+[[gnu::always_inline]] inline PairsPair pair_e4m3(__m512i codes) {
   // Each quarter of the register: eight bytes of the first block in pair order, then eight of the second.
   alignas(64) static constexpr uint8_t kOrder[64] = {16, 0,  17, 1,  18, 2,  19, 3,  48, 32, 49, 33, 50, 34, 51, 35,
                                                      20, 4,  21, 5,  22, 6,  23, 7,  52, 36, 53, 37, 54, 38, 55, 39,
@@ -136,7 +136,7 @@ constexpr E2m1Order make_e2m1_order() {
 }
 alignas(64) constexpr E2m1Order kE2m1Order = make_e2m1_order();
 inline __m512i e2m1_order(int g) { return _mm512_load_si512(kE2m1Order.bytes[g]); }
-inline Pairs pair_e2m1(__m512i bytes, __m512i shifted, __m512i order, uint8_t scale) {
+[[gnu::always_inline]] inline Pairs pair_e2m1(__m512i bytes, __m512i shifted, __m512i order, uint8_t scale) {
   return {_mm512_permutexvar_epi16(_mm512_permutex2var_epi8(bytes, order, shifted),
                                    _mm512_load_si512(kE2m1Tables.values[scale - kPlainScaleLow]))};
 }

@@ -57,7 +57,7 @@ void fold_pair_scales(const uint16_t* x, int64_t in, const uint8_t* scales, uint
 }
 
 // 64 codes from column k of a row, or the last few and zeros.
-__m512i load_codes(const uint8_t* row, int64_t k, int64_t end) {
+[[gnu::always_inline]] inline __m512i load_codes(const uint8_t* row, int64_t k, int64_t end) {
   if (k + 64 <= end) return _mm512_loadu_si512(row + k);
   return _mm512_maskz_loadu_epi8((__mmask64{1} << (end - k)) - 1, row + k);
 }
@@ -73,26 +73,50 @@ void fold_rows(const V16* sums, float* y) {
 
 // kRows weight rows by kX activation rows. The rows that are walked next are fetched into the second cache meanwhile:
 // so many lines are under way then that the first would have no room to remember them.
+[[gnu::always_inline]] inline PairsPair load_fp8_row(const uint8_t* codes, int64_t in, int r, int num_rows, int64_t k) {
+  const uint8_t* row = codes + r * in;
+  _mm_prefetch(reinterpret_cast<const char*>(row + num_rows * in + k), _MM_HINT_T1);
+  return pair_e4m3(load_codes(row, k, in));
+}
+
 template <int kRows, int kX>
 void walk_fp8(const uint8_t* codes, int64_t in, const uint16_t* const* x, float* y, int64_t y_stride) {
   V16 acc[kX][kRows];
   for (auto& row : acc)
     for (V16& a : row) a = zero16();
   for (int64_t k = 0; k < in; k += 64) {
+    if constexpr (kX == 1) {
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const uint8_t* row = codes + r * in;
-      _mm_prefetch(reinterpret_cast<const char*>(row + kRows * in + k), _MM_HINT_T1);
-      const PairsPair w = pair_e4m3(load_codes(row, k, in));
+      for (int r = 0; r < kRows; ++r) {
+        const PairsPair w = load_fp8_row(codes, in, r, kRows, k);
+        acc[0][r] = add_pair_products(acc[0][r], w.first, load_pairs(x[0] + k));
+        acc[0][r] = add_pair_products(acc[0][r], w.second, load_pairs(x[0] + k + 32));
+      }
+    } else {  // each block of x is loaded once for all rows: loads would be the bottleneck
+      PairsPair w[kRows];
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) w[r] = load_fp8_row(codes, in, r, kRows, k);
 #pragma GCC unroll 8
       for (int m = 0; m < kX; ++m) {
-        acc[m][r] = add_pair_products(acc[m][r], w.first, load_pairs(x[m] + k));
-        acc[m][r] = add_pair_products(acc[m][r], w.second, load_pairs(x[m] + k + 32));
+        const Pairs first = load_pairs(x[m] + k), second = load_pairs(x[m] + k + 32);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r)
+          acc[m][r] = add_pair_products(add_pair_products(acc[m][r], w[r].first, first), w[r].second, second);
       }
     }
   }
 #pragma GCC unroll 8
   for (int m = 0; m < kX; ++m) fold_rows<kRows>(acc[m], y + m * y_stride);
+}
+
+struct Fp4Chunk {  // 128 codes
+  __m512i bytes, shifted;
+};
+[[gnu::always_inline]] inline Fp4Chunk load_fp4_chunk(const uint8_t* codes, int64_t row_bytes, int r, int num_rows) {
+  const uint8_t* row = codes + r * row_bytes;
+  _mm_prefetch(reinterpret_cast<const char*>(row + num_rows * row_bytes), _MM_HINT_T1);
+  const __m512i bytes = _mm512_loadu_si512(row);
+  return {bytes, _mm512_srli_epi16(bytes, 4)};
 }
 
 template <int kRows, int kX>
@@ -104,17 +128,34 @@ void walk_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, const uin
     for (V16& a : row) a = zero16();
   int64_t k = 0;
   for (; k + 128 <= in; k += 128) {
+    if constexpr (kX <= 2) {
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const uint8_t* row = codes + r * row_bytes + k / 2;
-      _mm_prefetch(reinterpret_cast<const char*>(row + kRows * row_bytes), _MM_HINT_T1);
-      const __m512i bytes = _mm512_loadu_si512(row), shifted = _mm512_srli_epi16(bytes, 4);
-      const uint8_t* scale = scales + r * row_scales + k / 32;
+      for (int r = 0; r < kRows; ++r) {
+        const Fp4Chunk chunk = load_fp4_chunk(codes + k / 2, row_bytes, r, kRows);
+        const uint8_t* scale = scales + r * row_scales + k / 32;
+#pragma GCC unroll 4
+        for (int g = 0; g < 4; ++g) {
+          const Pairs w = pair_e2m1(chunk.bytes, chunk.shifted, e2m1_order(g), scale[g]);
+#pragma GCC unroll 8
+          for (int m = 0; m < kX; ++m) acc[m][r] = add_pair_products(acc[m][r], w, load_pairs(x[m] + k + 32 * g));
+        }
+      }
+    } else {  // each block of x is loaded once for all rows: loads would be the bottleneck
+      Fp4Chunk chunk[kRows];
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) chunk[r] = load_fp4_chunk(codes + k / 2, row_bytes, r, kRows);
 #pragma GCC unroll 4
       for (int g = 0; g < 4; ++g) {
-        const Pairs w = pair_e2m1(bytes, shifted, e2m1_order(g), scale[g]);
+        Pairs values[kX];
 #pragma GCC unroll 8
-        for (int m = 0; m < kX; ++m) acc[m][r] = add_pair_products(acc[m][r], w, load_pairs(x[m] + k + 32 * g));
+        for (int m = 0; m < kX; ++m) values[m] = load_pairs(x[m] + k + 32 * g);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const Pairs w =
+              pair_e2m1(chunk[r].bytes, chunk[r].shifted, e2m1_order(g), scales[r * row_scales + k / 32 + g]);
+#pragma GCC unroll 8
+          for (int m = 0; m < kX; ++m) acc[m][r] = add_pair_products(acc[m][r], w, values[m]);
+        }
       }
     }
   }

@@ -11,7 +11,7 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kPanelOut = 8, kPanelColumns = 1024;
-constexpr int64_t kFewRowsMost = 8, kLaneRows = 4;
+constexpr int64_t kFewRowsMost = 8, kLaneRows = 4, kRowsAtOnce = 12;
 
 const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }
 
@@ -90,6 +90,30 @@ bool unpack(const WeightMatrix& weight, int64_t begin, const PanelShape& shape, 
   return true;
 }
 
+// Asks for the packed bytes of columns [k_begin, k_begin + k_size) of a weight row while others are being multiplied:
+// the rows of a panel lie far apart, and no prefetcher of the machine follows eight short runs.
+void fetch_row(const WeightMatrix& weight, int64_t row, int64_t k_begin, int64_t k_size) {
+  const auto* fp8 = std::get_if<Fp8Matrix>(&weight);
+  const auto* fp4 = std::get_if<Fp4Matrix>(&weight);
+  const uint8_t* bytes = fp8   ? fp8->row(row) + k_begin
+                         : fp4 ? fp4->row(row) + k_begin / 2
+                               : reinterpret_cast<const uint8_t*>(std::get<Bf16Matrix>(weight).row(row) + k_begin);
+  const int64_t size = fp8 ? k_size : fp4 ? k_size / 2 : 2 * k_size;
+  for (int64_t i = 0; i < size; i += 64) __builtin_prefetch(bytes + i, 0, 2);
+}
+
+// Rows [first, last) of the panel after (begin, o): its neighbour, the first of the next columns, or of the next tile.
+void fetch_next_panel(const WeightTile& tile, int64_t begin, int64_t o, int64_t first, int64_t last) {
+  const int64_t in = num_inputs(tile.weight);
+  int64_t row = tile.out_begin + o + kPanelOut;
+  if (o + kPanelOut >= tile.out_size) {
+    begin = begin + kPanelColumns < in ? begin + kPanelColumns : 0;
+    row = begin > 0 ? tile.out_begin : tile.out_begin + tile.out_size;
+  }
+  for (int64_t r = row + first; r < std::min(row + last, num_outputs(tile.weight)); ++r)
+    fetch_row(tile.weight, r, begin, std::min(kPanelColumns, in - begin));
+}
+
 bool multiply_panels(const WeightTile& tile, const uint16_t* const* x, int64_t num_x, uint8_t* workspace, float* y) {
   const int64_t in = num_inputs(tile.weight);
   auto* panel = reinterpret_cast<uint16_t*>(workspace);
@@ -98,8 +122,13 @@ bool multiply_panels(const WeightTile& tile, const uint16_t* const* x, int64_t n
     for (int64_t o = 0; o < tile.out_size; o += kPanelOut) {
       const PanelShape shape{begin, std::min(kPanelColumns, in - begin), std::min(kPanelOut, tile.out_size - o)};
       if (!unpack(tile.weight, tile.out_begin + o, shape, panel)) return false;
-      pair_kernels_bf16().panel(x, num_x, panel, shape,
-                                {sums + o * kTileRows * 16, begin == 0, begin + kPanelColumns >= in, y + o, kTileOut});
+      // The next panel's bytes are asked for bit by bit, between the rows: all at once they would hold up everything.
+      for (int64_t m = 0, part = 0; m < num_x; m += kRowsAtOnce, ++part) {
+        fetch_next_panel(tile, begin, o, 3 * part, 3 * part + 3);
+        pair_kernels_bf16().panel(x + m, std::min(kRowsAtOnce, num_x - m), panel, shape,
+                                  {sums + (o * kTileRows + m * kPanelOut) * 16, begin == 0, begin + kPanelColumns >= in,
+                                   y + m * kTileOut + o, kTileOut});
+      }
     }
   }
   return true;
