@@ -92,7 +92,7 @@ void start_output(StepContext& step) {
   StepOutput& output = step.output;
   output.step = step.batch.step;
   output.failure = {};
-  output.forward_ns = output.sample_ns = output.idle_ns = 0;
+  output.forward_ns = output.sample_ns = output.cpu_ns = output.idle_ns = 0;
   output.sequences.resize(step.batch.sequences.size());
   for (size_t s = 0; s < output.sequences.size(); ++s) {
     SequenceOutput& sequence = output.sequences[s];
@@ -110,11 +110,12 @@ void start_output(StepContext& step) {
 // Runs a part of a step on the executor's thread, timed; a step that has been stopped does nothing more.
 template <typename Part>
 void run_part(State& state, StepContext& step, int64_t StepOutput::*part_ns, Part&& part) {
-  const int64_t begin_ns = state.clock.monotonic_ns();
+  const int64_t begin_ns = state.clock.monotonic_ns(), begin_cpu_ns = thread_cpu_ns();
   if (state.idle_since_ns > 0) step.output.idle_ns += begin_ns - state.idle_since_ns;
   if (step.status.ok() && step.output.failure.ok()) part();
   state.idle_since_ns = state.clock.monotonic_ns();
   step.output.*part_ns += state.idle_since_ns - begin_ns;
+  step.output.cpu_ns += thread_cpu_ns() - begin_cpu_ns;
   state.place.part = StepPlace::Part::kNone;
 }
 

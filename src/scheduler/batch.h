@@ -95,6 +95,7 @@ struct StepOutput {
   std::vector<SequenceOutput> sequences;  // in batch order
   Status failure;                         // not ok: the step was stopped; its sequences cannot go on
   int64_t forward_ns = 0, sample_ns = 0;  // time of the engine's thread inside the step, waiting not counted
+  int64_t cpu_ns = 0;                     // CPU time of that thread in the same parts
   int64_t idle_ns = 0;                    // from the end of the step before to the begin of this one
 };
 

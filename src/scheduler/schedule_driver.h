@@ -18,12 +18,14 @@ struct Driver {
   FakeEngine engine;
   int64_t num_ahead = 0;
   int64_t now_ns = 0;
+  bool takes_predicted_time = false;  // steps last as long as the curve says, not 1 ms
   std::map<SequenceId, std::vector<TokenId>> known = {}, outputs = {};
   std::map<SequenceId, SequenceRequest> requests = {};
   std::map<SequenceId, SequenceEnd> finished = {};
   struct UnderWay {
     StepOutput output;
-    std::vector<BlockId> blocks;
+    std::vector<BlockId> blocks = {};
+    int64_t duration_ns = 1'000'000;
   };
   std::deque<UnderWay> under_way = {};
 
@@ -49,9 +51,20 @@ struct Driver {
     for (const UnderWay& step : under_way)
       for (const BlockId block : step.blocks) CHECK(cache.pool().num_references(block) > 0);
   }
+  int64_t predicted_ns(const Batch& batch, const StepOutput& output) const {
+    StepShape shape;
+    shape.num_sequences = static_cast<int64_t>(batch.sequences.size());
+    for (size_t i = 0; i < batch.sequences.size(); ++i) {
+      const BatchSequence& rows = batch.sequences[i];
+      const bool is_prompt = !rows.follows && rows.num_logits_rows < rows.rows.size();
+      if (is_prompt) shape.chunks.push_back({rows.rows.size(), rows.position_begin});
+      else shape.num_decode_rows += output.sequences[i].num_rows;
+    }
+    return scheduler.curve().predict_ns(shape);
+  }
   void commit_oldest() {
     std::vector<SequenceDelta> deltas;
-    now_ns += 1'000'000;
+    now_ns += under_way.front().duration_ns;
     scheduler.commit(under_way.front().output, now_ns, deltas);
     move_states();
     under_way.pop_front();
@@ -94,7 +107,8 @@ struct Driver {
     deliver(scheduler.take_finished());
     const bool any = !batch.empty() || !under_way.empty() || !copies.empty();
     if (!batch.empty()) {
-      under_way.push_back({engine.run(batch, known, requests), {}});
+      under_way.push_back({engine.run(batch, known, requests)});
+      if (takes_predicted_time) under_way.back().duration_ns = predicted_ns(batch, under_way.back().output);
       for (const BatchSequence& rows : batch.sequences)
         under_way.back().blocks.insert(under_way.back().blocks.end(), rows.blocks->blocks().begin(),
                                        rows.blocks->blocks().end());

@@ -127,25 +127,45 @@ double Scheduler::predict_ttft_ns(int64_t num_uncached_tokens) const {
     if (!sequence->decodes_next() && !sequence->awaited) work += remaining_ns(*sequence);
   // Decode rows share every step; the share of a step left to prompts is bounded below by chunk_rows_min.
   StepShape decode;
-  for (const Sequence* s : running_) decode.num_decode_rows += s->decodes_next() ? 1 + options_.num_drafts : 0;
+  for (const Sequence* s : running_) {
+    decode.num_decode_rows += s->decodes_next() ? 1 + options_.num_drafts : 0;
+    decode.num_sequences += s->decodes_next();
+  }
   const double overhead = static_cast<double>(fit_.curve().predict_ns(decode));
   const double budget = static_cast<double>(options_.step_budget_ns);
   const double share = std::max(budget - overhead, fit_.curve().chunk_ns({options_.chunk_rows_min, 0}));
-  return work + overhead * std::max(1.0, work / std::max(share, 1.0));
+  return work + overhead * std::max(1.0, work / std::max(share, 1.0)) + lane_wait_ns(overhead);
+}
+
+// Until a lane is free for one more: as many as wait before it must end first. How long a running sequence goes on is a
+// guess from those that ended lately; one that is past their mean is thought to need a quarter of it.
+double Scheduler::lane_wait_ns(double step_ns) const {
+  const int64_t num_to_end = num_waiting() + 1 - static_cast<int64_t>(free_lanes_.size());
+  if (num_to_end <= 0 || running_.empty()) return 0;
+  std::vector<double> left;
+  for (const Sequence* s : running_) {
+    const double num_output = static_cast<double>(s->num_output_tokens());
+    const double most = static_cast<double>(s->request.max_output_tokens) - num_output;
+    left.push_back(std::min(most, std::max(mean_output_tokens_ - num_output, mean_output_tokens_ / 4)));
+  }
+  std::sort(left.begin(), left.end());
+  const int64_t num_running = this->num_running();
+  const double rounds = static_cast<double>((num_to_end - 1) / num_running);
+  const double tokens = rounds * mean_output_tokens_ + left[static_cast<size_t>((num_to_end - 1) % num_running)];
+  return tokens / mean_run_tokens_ * step_ns;
 }
 
 Sequence* Scheduler::next_waiting(int64_t now_ns) {
   Sequence* best = nullptr;
-  double best_score = 0;
-  for (Sequence* waiting : waiting_) {
-    Sequence& candidate = *waiting;
-    if (awaits_prompt(candidate)) continue;
-    const double score = policy_->score({candidate.record.arrival_ns, remaining_ns(candidate), now_ns}, options_.aging);
-    if (!best || candidate.request.priority < best->request.priority ||
-        (candidate.request.priority == best->request.priority && score < best_score)) {
-      best = &candidate;
-      best_score = score;
-    }
+  std::pair<int64_t, double> best_rank;
+  for (Sequence* candidate : waiting_) {
+    if (awaits_prompt(*candidate)) continue;
+    const int64_t arrival_ns = candidate->record.arrival_ns;
+    const std::pair rank(priority_level(candidate->request.priority, now_ns - arrival_ns, options_.priority_wait_ns),
+                         policy_->score({arrival_ns, remaining_ns(*candidate), now_ns}, options_.aging));
+    if (best && rank >= best_rank) continue;
+    best = candidate;
+    best_rank = rank;
   }
   return best;
 }
@@ -254,6 +274,8 @@ void Scheduler::finish(Sequence& s, SequenceEnd reason, int64_t now_ns) {
   if (s.awaited) leave_fork(s);
   s.state = SequenceState::kFinished;
   s.end = reason;
+  if (reason == SequenceEnd::kStop || reason == SequenceEnd::kLength)
+    mean_output_tokens_ += 0.05 * (static_cast<double>(s.num_output_tokens()) - mean_output_tokens_);
   s.record.finished_ns = now_ns;
   if (s.record.num_blocks_max > 0) s.record.num_kv_bytes = state_bytes(s.record.num_blocks_max);
   std::erase(running_, &s);
@@ -278,8 +300,6 @@ std::vector<BlockCopy> Scheduler::take_copies() {
   loads_.clear();
   return copies;
 }
-
-int64_t Scheduler::predicted_step_ns() const { return fit_.curve().predict_ns(committed_.shape); }
 
 void Scheduler::add_step_time(int64_t measured_ns) { fit_.add(committed_.shape, measured_ns); }
 

@@ -47,11 +47,13 @@ struct SchedulerOptions {
   int64_t num_drafts = 0;       // draft block length; 0 = no draft head
   int64_t history_tokens = 3;   // Engram look-back handed over when a lane starts in mid-sequence
   double aging = 0.02;
+  int64_t priority_wait_ns = 10'000'000'000;  // so much waiting counts as one level of priority (admission.h)
   std::string_view admission = "shortest";
   ReplayGeometry replay;
   std::string model_revision;
   uint32_t cache_format = 1;
-  StepTime profile;  // start of the cost curve
+  StepTime profile;           // start of the cost curve
+  bool verifies_all = false;  // every draft, whatever its confidence: for comparison
   SnapshotOptions snapshots;
 };
 
@@ -92,7 +94,7 @@ class Scheduler {
   std::vector<SequenceDelta> take_finished();
   // Measured time of the step just committed, for the curve.
   void add_step_time(int64_t measured_ns);
-  int64_t predicted_step_ns() const;                                     // of that step, by the curve
+  int64_t predicted_step_ns() const { return committed_predicted_ns_; }  // of that step, by the curve as it was before
   const StepShape& committed_shape() const { return committed_.shape; }  // what ran in it
   // Copies to start, offloads first, then loads. The offloads must be done before the planned batch runs; sequences
   // that wait for a load run once PrefixCache::finish_copy has been told of it.
@@ -147,6 +149,7 @@ class Scheduler {
   bool admit(Sequence& sequence, int64_t now_ns);
   Sequence* next_waiting(int64_t now_ns);
   double remaining_ns(const Sequence& sequence) const;
+  double lane_wait_ns(double step_ns) const;
   bool reserve(Sequence& sequence, int64_t num_tokens, bool may_preempt);
   Sequence* preemption_victim(const Sequence& keep);
   void preempt(Sequence& sequence);
@@ -217,8 +220,11 @@ class Scheduler {
   std::array<Step, kStepsMax> steps_;  // under way, a ring from first_step_ on
   int64_t first_step_ = 0, num_steps_ = 0;
   Step committed_;
+  int64_t committed_predicted_ns_ = 0;
   bool wants_drain_ = false;
-  int64_t now_ns_ = 0;  // of the last call that said it
+  int64_t now_ns_ = 0;               // of the last call that said it
+  double mean_output_tokens_ = 256;  // of the sequences that ended lately; a guess before any has
+  double mean_run_tokens_ = 1;       // tokens that a decode step gives a sequence
   int64_t num_wasted_rows_ = 0;
   std::vector<SequenceDelta> finished_;
   std::unordered_map<SequenceId, SequenceRecord, IdHash> records_;

@@ -30,6 +30,7 @@ void Scheduler::commit(const StepOutput& output, int64_t now_ns, std::vector<Seq
     if (delta.finished || !delta.tokens.empty()) ++num_deltas;
   }
   deltas.resize(num_deltas);
+  committed_predicted_ns_ = fit_.curve().predict_ns(committed_.shape);
 }
 
 void Scheduler::commit_sequence(const Planned& planned, const StepOutput& output, const SequenceOutput& result,
@@ -76,6 +77,7 @@ void Scheduler::commit_decode(Sequence& s, const SequenceOutput& output, Sequenc
   CHECK(output.num_accepted >= 0 && output.num_accepted <= output.num_verified);
   CHECK(static_cast<int64_t>(output.tokens.size()) == output.num_accepted + 1);
   s.record.num_verified += output.num_verified;
+  mean_run_tokens_ += 0.01 * (static_cast<double>(output.tokens.size()) - mean_run_tokens_);
   if (output.num_verified > 0) {
     draft_guard_.add(output.num_accepted);
     calibration_.add(std::span(s.confidences).first(static_cast<size_t>(output.num_verified)), output.num_verified,

@@ -77,7 +77,8 @@ void Scheduler::choose_verify_lengths(Batch& batch) {
   const double num_decoding = static_cast<double>(decoding_.size());
   const StepTime& curve = fit_.curve();
   const VerifyCost cost{.base_ns = std::max(1.0, curve.a + (curve.k + curve.v) * num_decoding), .row_ns = curve.v};
-  int64_t budget = verify_budget(sizing, num_decoding, cost, verify_scratch_);
+  const int64_t budget =
+      options_.verifies_all ? live_survivals_.num_drafts() : verify_budget(sizing, num_decoding, cost, verify_scratch_);
   split_verify_budget(live_survivals_, budget, verify_scratch_, verify_lengths_);
   if (!follows) {
     std::swap(stale_survivals_, live_survivals_);

@@ -141,12 +141,70 @@ TEST(Scheduler, AgingBoundsHowLongALongPromptIsOvertaken) {
   }
 }
 
+// The best priority arrives all the time, and the worst gets its turn all the same (bound: admission.h).
+TEST(Scheduler, WaitingRaisesPrioritySoThatNobodyStarves) {
+  PrefixCache cache(512, 0);
+  SchedulerOptions o = options(1);
+  o.priority_wait_ns = 20'000'000;
+  Scheduler scheduler(o, cache);
+  Driver driver{scheduler, FakeEngine(1)};
+  Rng rng(3);
+  SequenceRequest patient = request(1, 40, 1, rng);
+  patient.priority = 5;
+  ASSERT_TRUE(driver.submit(request(2, 16, 3, rng)).ok());
+  ASSERT_TRUE(driver.submit(patient).ok());
+  uint64_t id = 3;
+  for (; !driver.finished.contains(patient.id); ++id) {
+    ASSERT_TRUE(driver.submit(request(id, 16, 1, rng)).ok());  // priority 0, one each millisecond
+    driver.step(cache);
+    // (5 - 0 + 1) waits, and then what had arrived by then and still stands before it: one step each.
+    ASSERT_LT(driver.now_ns, 6 * o.priority_wait_ns + 140'000'000);
+  }
+  EXPECT_GT(driver.now_ns, 4 * o.priority_wait_ns) << "the newcomers did come first for long";
+}
+
+// Steps last as long as the curve says; lanes are few, so most of the time is waiting for one. Those who were let in
+// get their first token about when that was predicted, and those who were refused would have waited longer.
+TEST(Scheduler, PredictedTimesToFirstTokenComeTrueAndLateOnesAreRefused) {
+  constexpr int64_t kLimitNs = 100'000'000;
+  PrefixCache cache(2048, 0);
+  SchedulerOptions o = options(4);
+  o.admission = "fcfs";  // nobody is overtaken: what waits before a request is what it waits for
+  Scheduler scheduler(o, cache);
+  Driver driver{.scheduler = scheduler, .engine = FakeEngine(1), .num_ahead = 1, .takes_predicted_time = true};
+  Rng rng(8);
+  std::vector<SequenceId> taken;
+  int64_t num_refused = 0, next_ns = 0;
+  for (uint64_t id = 1; id <= 400 || !scheduler.is_idle();) {
+    for (; id <= 400 && driver.now_ns >= next_ns; ++id) {
+      SequenceRequest r =
+          request(id, 20 + static_cast<int64_t>(rng.below(400)), 40 + static_cast<int64_t>(rng.below(40)), rng);
+      r.draft = false;
+      if (id > 50) r.ttft_ns_max = kLimitNs;  // the first ones teach it how long answers are
+      if (driver.submit(r).ok()) taken.push_back(r.id);
+      else ++num_refused;
+      next_ns += static_cast<int64_t>(rng.below(10'000'000));
+    }
+    if (!driver.step(cache)) driver.now_ns = std::max(driver.now_ns, next_ns);
+  }
+  int64_t num_late = 0, num_limited = 0;
+  for (const SequenceId id : taken) {
+    const SequenceRecord record = *scheduler.take_record(id);
+    if (index(id) <= 50) continue;
+    ++num_limited;
+    num_late += record.first_token_ns - record.arrival_ns > kLimitNs * 3 / 2;
+  }
+  EXPECT_GT(num_refused, 20);
+  EXPECT_GT(num_limited, 100);
+  EXPECT_LT(num_late, num_limited / 20) << "more than 5 % of those let in came 50 % too late";
+}
+
 namespace {
 
 // What random schedules did.
 struct Exercised {
   int64_t num_preemptions = 0, num_hit_tokens = 0, num_accepted = 0, num_loaded = 0, num_saved = 0, num_shared = 0;
-  int64_t num_wasted = 0;
+  int64_t num_wasted = 0, num_steps = 0;
   void add(const SequenceRecord& r) {
     num_preemptions += r.num_preemptions;
     num_hit_tokens += r.num_cached_tokens;
@@ -177,6 +235,7 @@ class RandomSchedule {
         scheduler_.cancel(static_cast<SequenceId>(1 + rng_.below(next_id_)));
       driver_.step(cache_);
       scheduler_.check_invariants();
+      ++num_steps_;
     }
   }
 
@@ -193,6 +252,7 @@ class RandomSchedule {
       }
     }
     exercised.num_wasted += scheduler_.num_wasted_rows();
+    exercised.num_steps += num_steps_;
     driver_.move_states();
     driver_.land_copies(cache_);
     ASSERT_EQ(cache_.pool().num_available(), cache_.pool().num_blocks());
@@ -239,6 +299,7 @@ class RandomSchedule {
   std::vector<TokenId> shared_;
   std::map<SequenceId, SequenceRequest> submitted_;
   uint64_t next_id_ = 1;
+  int64_t num_steps_ = 0;
 };
 
 }  // namespace
@@ -255,6 +316,7 @@ TEST(Scheduler, RandomSchedulesGiveTheRightTokensAndLoseNothing) {
     if (HasFatalFailure()) return;
   }
   // The schedules did exercise what they are for.
+  EXPECT_GT(exercised.num_steps, 100'000);
   EXPECT_GT(exercised.num_preemptions, 100);
   EXPECT_GT(exercised.num_hit_tokens, 10000);
   EXPECT_GT(exercised.num_accepted, 1000);

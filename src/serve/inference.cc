@@ -37,6 +37,7 @@ StepLoopOptions loop_options(const Engine& engine, const InferenceLimits& limits
   options.scheduler.context_tokens_max = context_max;
   options.scheduler.num_drafts = limits.drafts ? config.draft.block_size : 0;
   options.pipelined = limits.pipelined;
+  options.ttft_ns_max = limits.ttft_ns_max;
   options.num_host_blocks = BlockTable::blocks_for(limits.host_kv_tokens);
   // Preempted sequences may keep half as much in host memory as the pool holds.
   options.scheduler.snapshots.bytes_max = engine.options().blocks_max * engine.cache_layout().block_bytes / 2;

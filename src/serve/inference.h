@@ -23,6 +23,7 @@ struct InferenceLimits {
   bool drafts = true;
   bool pipelined = true;                   // the next step is planned while one runs
   int64_t step_ns_max = 300'000'000'000;   // a step that takes longer is stopped; 0 = no limit
+  int64_t ttft_ns_max = 0;                 // refuse what would wait longer for its first token; 0 = never
   int64_t profile_ns_max = 1'000'000'000;  // for measuring step times before serving; 0 = learn while serving
   bool checks_invariants = false;          // tests
 };

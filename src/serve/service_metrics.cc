@@ -59,8 +59,16 @@ void append_loop(Page& page, const StepLoopSnapshot& loop) {
   page.one("deepinfer_decode_rows_total", "counter", "Rows of decoding computed, drafts included.",
            loop.num_decode_rows);
   page.one("deepinfer_output_tokens_total", "counter", "Tokens made, of running requests too.", loop.num_output_tokens);
-  page.one("deepinfer_engine_busy_seconds_total", "counter", "Time inside engine calls.",
+  page.one("deepinfer_engine_busy_seconds_total", "counter", "Time of the engine's thread in steps.",
            static_cast<double>(loop.busy_ns) * 1e-9);
+  page.one("deepinfer_engine_idle_seconds_total", "counter", "Time of the engine's thread between steps.",
+           static_cast<double>(loop.idle_ns) * 1e-9);
+  page.one("deepinfer_wasted_rows_total", "counter", "Rows computed for sequences that had ended.",
+           loop.num_wasted_rows);
+  page.one("deepinfer_draft_pauses_total", "counter", "Times drafting was switched off because hardly a draft stood.",
+           loop.num_draft_pauses);
+  page.one("deepinfer_step_curve_trusted", "gauge", "Whether steps are planned by the cost curve, 0 or 1.",
+           static_cast<int64_t>(loop.trusts_curve));
   page.one("deepinfer_last_step_seconds", "gauge", "Duration of the last step.",
            static_cast<double>(loop.last_step_ns) * 1e-9);
   page.one("deepinfer_last_step_predicted_seconds", "gauge", "What the cost curve predicted for it.",

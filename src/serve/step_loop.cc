@@ -75,6 +75,7 @@ void StepLoop::take_inbox() {
   }
   for (Arrival& arrival : arrivals) {
     SequenceRequest sequence = arrival.request.sequence;
+    if (options_.ttft_ns_max > 0 && !sequence.ttft_ns_max) sequence.ttft_ns_max = options_.ttft_ns_max;
     if (const Status taken = scheduler_.submit(std::move(sequence), clock_.monotonic_ns()); !taken.ok()) {
       arrival.on_update({.id = arrival.id, .tokens = {}, .logprobs = {}, .finished = {}, .refused = taken});
       continue;
@@ -162,6 +163,10 @@ void StepLoop::advance_masks() {
   }
 }
 
+int64_t StepLoop::step_ns(const StepOutput& output) const {
+  return options_.measures_cpu_time ? output.cpu_ns : output.forward_ns + output.sample_ns;
+}
+
 Status StepLoop::collect_oldest() {
   TRY(engine_.collect(output_));
   flight(0).held.clear();
@@ -169,8 +174,7 @@ Status StepLoop::collect_oldest() {
   --num_flights_;
   scheduler_.commit(output_, clock_.monotonic_ns(), deltas_);
   TRY(save_forks());
-  const int64_t step_ns = output_.forward_ns + output_.sample_ns;
-  scheduler_.add_step_time(step_ns);
+  scheduler_.add_step_time(step_ns(output_));
   if (options_.checks_invariants) scheduler_.check_invariants();
   advance_masks();
   if (num_flights_ > 0 && !flight(num_flights_ - 1).is_sampled) TRY(sample_newest());
@@ -251,9 +255,11 @@ void StepLoop::update_snapshot(const StepOutput& output) {
   }
   s.num_wasted_rows = scheduler_.num_wasted_rows();
   s.num_draft_pauses = scheduler_.num_draft_pauses();
-  s.last_step_ns = output.forward_ns + output.sample_ns;
-  s.busy_ns += s.last_step_ns;
+  s.last_step_ns = step_ns(output);
+  s.busy_ns += output.forward_ns + output.sample_ns;
+  s.trusts_curve = scheduler_.fit().is_trusted();
   s.idle_ns += output.idle_ns;
+  s.cpu_ns += output.cpu_ns;
   s.last_predicted_ns = scheduler_.predicted_step_ns();
 }
 

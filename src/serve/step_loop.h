@@ -29,10 +29,13 @@
 namespace deepinfer {
 
 struct StepLoopOptions {
-  SchedulerOptions scheduler;      // sizes that the engine fixes are taken from it
-  int64_t num_host_blocks = 0;     // blocks of the host-memory tier
-  int64_t inbox_max = 4096;        // requests not yet seen by the scheduler
+  SchedulerOptions scheduler;   // sizes that the engine fixes are taken from it
+  int64_t num_host_blocks = 0;  // blocks of the host-memory tier
+  int64_t inbox_max = 4096;     // requests not yet seen by the scheduler
+  // For requests that say nothing themselves: refused when their first token is predicted to take longer; 0 = taken.
+  int64_t ttft_ns_max = 0;
   bool pipelined = true;           // false: every step is collected before the next is planned
+  bool measures_cpu_time = false;  // steps count as CPU time of the engine thread: benches on shared machines
   bool checks_invariants = false;  // every step; tests
 };
 
@@ -95,6 +98,7 @@ class StepLoop final : public TokenSource {
   Status collect_oldest();
   // Masks move on behind settled tokens; drafts that they refuse are not verified where that can still be helped.
   void advance_masks();
+  int64_t step_ns(const StepOutput& output) const;
   void warn_of_bad_drafts();
   void end_flights();
   Status cause_of(const Live& live, const SequenceDelta& delta) const;

@@ -20,9 +20,12 @@ class Profiler {
     const int64_t context = limits.context_max > 0 ? limits.context_max : limits.blocks_max * kBlockTokens;
     num_long_blocks_ = std::min(BlockTable::blocks_for(std::min<int64_t>(context, 8 * limits.rows_max)),
                                 std::max<int64_t>(1, limits.blocks_max / 2));
-    num_sequences_max_ = std::min(
-        {options.num_sequences_max, limits.lanes_max - 1, limits.blocks_max - num_long_blocks_, limits.rows_max});
-    num_drafts_ = std::min(options.num_drafts, limits.verify_rows_max - 1);
+    const bool is_shared = limits.lanes_max == 1 || limits.blocks_max == num_long_blocks_;
+    first_decode_lane_ = is_shared ? 0 : 1;
+    num_sequences_max_ = is_shared ? 1
+                                   : std::min({options.num_sequences_max, limits.lanes_max - 1,
+                                               limits.blocks_max - num_long_blocks_, limits.rows_max});
+    num_drafts_ = std::min({options.num_drafts, limits.verify_rows_max - 1, rows_max() - 1});
   }
 
   Result<StepProfile> run() {
@@ -39,17 +42,17 @@ class Profiler {
  private:
   bool is_late() const { return clock_.monotonic_ns() >= end_ns_ && profile_.samples.size() >= 2; }
 
-  // Lane 0 takes prompt chunks; the others decode behind a short prompt.
+  // Lane 0 takes prompt chunks; the others decode behind a short prompt. An only lane does both, one after the other.
   Status start_lanes() {
     uint32_t next = 0;
-    for (int64_t lane = 0; lane <= num_sequences_max_; ++lane) {
+    for (int64_t lane = 0; lane < first_decode_lane_ + num_sequences_max_; ++lane) {
       LaneStart start{.lane = static_cast<int32_t>(lane)};
       start.params.temperature = 0;
       TRY(engine_.admit(std::move(start)));
       BlockTable& table = tables_.emplace_back();
       for (int64_t b = lane == 0 ? num_long_blocks_ : 1; b > 0; --b) table.push_back(BlockId{next++});
     }
-    for (int64_t lane = 1; lane <= num_sequences_max_; ++lane) {
+    for (int64_t lane = first_decode_lane_; lane < first_decode_lane_ + num_sequences_max_; ++lane) {
       Batch batch{.step = num_steps_++};
       add_rows(batch, static_cast<int32_t>(lane), 0, std::min(kDecodeContext, engine_.options().rows_max), 0);
       TRY(run_batch(batch).status());
@@ -79,7 +82,7 @@ class Profiler {
     TRY(engine_.launch(batch));
     TRY(engine_.sample(nullptr));
     TRY(engine_.collect(output_));
-    return output_.forward_ns + output_.sample_ns;
+    return options_.measures_cpu_time ? output_.cpu_ns : output_.forward_ns + output_.sample_ns;
   }
 
   // One shape: a chunk of `chunk` tokens behind what lane 0 holds, and `num_sequences` verify runs.
@@ -91,8 +94,8 @@ class Profiler {
     int64_t best = std::numeric_limits<int64_t>::max();
     for (int64_t i = 0; i < options_.num_runs; ++i) {
       Batch batch{.step = num_steps_++};
-      for (int64_t s = 1; s <= num_sequences; ++s)
-        add_rows(batch, static_cast<int32_t>(s), kDecodeContext, 1 + num_drafts, 1 + num_drafts);
+      for (int64_t s = 0; s < num_sequences; ++s)
+        add_rows(batch, static_cast<int32_t>(first_decode_lane_ + s), kDecodeContext, 1 + num_drafts, 1 + num_drafts);
       if (chunk > 0) add_rows(batch, 0, context_, chunk, 1);
       ASSIGN_OR_RETURN(const int64_t ns, run_batch(batch));
       best = std::min(best, ns);
@@ -117,7 +120,7 @@ class Profiler {
     const int64_t lengths[] = {16, 64, 128, 256, 512, 1024, 2048};
     for (int round = 0; round < 3; ++round)
       for (const int64_t length : lengths) {
-        const int64_t num_beside = round == 1 ? std::min<int64_t>(8, num_sequences_max_) : 0;
+        const int64_t num_beside = round == 1 && first_decode_lane_ > 0 ? std::min<int64_t>(8, num_sequences_max_) : 0;
         if (length + num_beside > engine_.options().rows_max || context_ + length > capacity) continue;
         if (is_late()) return {};
         TRY(run_step(length, num_beside, 0));
@@ -133,6 +136,7 @@ class Profiler {
   const Clock& clock_;
   const int64_t end_ns_;
   Rng rng_{1};
+  int64_t first_decode_lane_ = 1;
   int64_t num_long_blocks_ = 0, num_sequences_max_ = 0, num_drafts_ = 0;
   std::vector<BlockTable> tables_;  // of each lane
   int64_t context_ = 0;             // of lane 0

@@ -19,7 +19,9 @@ struct StepLoopSnapshot {
   int64_t num_wasted_rows = 0;       // of sequences that had ended
   int64_t num_draft_pauses = 0;      // drafting was switched off: hardly a draft stood
   int64_t busy_ns = 0, idle_ns = 0;  // of the engine's thread: in steps, and between them
+  int64_t cpu_ns = 0;                // its CPU time in steps
   int64_t last_step_ns = 0, last_predicted_ns = 0;
+  bool trusts_curve = false;
   int64_t num_blocks = 0, num_free_blocks = 0, num_cached_blocks = 0;
   PrefixCacheStats cache;
   int64_t num_block_copies = 0, num_copied_bytes = 0, copy_ns = 0;  // between device and host memory

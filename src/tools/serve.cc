@@ -35,7 +35,8 @@ struct ServeArguments {
   int64_t concurrency = 16, queue = 1024, context = 0, kv_tokens = 0, host_kv_tokens = 0, http_threads = 1,
           connections = 4096;
   int64_t body_mib = 100, bodies_mib = 1024, store_mib = 64, store_minutes = 60, drain_s = 60;
-  std::string draft = "on";
+  int64_t step_timeout_s = 300, ttft_ms_max = 0;
+  std::string draft = "on", pipeline = "on";
   bool no_auth = false, no_console = false, image_urls = false;
 };
 
@@ -94,6 +95,9 @@ Result<ServiceOptions> service_options(const ServeArguments& arguments) {
   options.limits.host_kv_tokens = arguments.host_kv_tokens;
   options.limits.drafts = arguments.draft == "on";
   options.limits.profile_ns_max = kProfileNsMax;
+  options.limits.pipelined = arguments.pipeline == "on";
+  options.limits.step_ns_max = arguments.step_timeout_s * 1'000'000'000;
+  options.limits.ttft_ns_max = arguments.ttft_ms_max * 1'000'000;
   if (arguments.model.replay == "off") options.replay = ReplayMode::kOff;
   if (arguments.model.replay == "exact" || arguments.model.deterministic) options.replay = ReplayMode::kExact;
   options.request_limits.body_bytes_max = static_cast<size_t>(arguments.body_mib) << 20;
@@ -124,6 +128,8 @@ Status check_ranges(const ServeArguments& a) {
   TRY(outside("--context", a.context, 0, 1 << 20));
   TRY(outside("--kv-tokens", a.kv_tokens, 0, int64_t{1} << 32));
   TRY(outside("--host-kv-tokens", a.host_kv_tokens, 0, int64_t{1} << 34));
+  TRY(outside("--step-timeout", a.step_timeout_s, 0, 86'400));
+  TRY(outside("--max-ttft-ms", a.ttft_ms_max, 0, 86'400'000));
   TRY(outside("--http-threads", a.http_threads, 1, 64));
   TRY(outside("--max-connections", a.connections, 1, 1'000'000));
   TRY(outside("--max-body-mib", a.body_mib, 1, 1024));
@@ -219,6 +225,12 @@ void declare(OptionSet& options, ServeArguments& a) {
   options.add("--host-kv-tokens", a.host_kv_tokens, "tokens of cached KV kept in host memory beyond that (default 0)");
   options.choice("--draft", a.draft, {"on", "off"},
                  "verified drafts; changes the speed, never the tokens (default on)");
+  options.choice("--pipeline", a.pipeline, {"on", "off"},
+                 "plan the next step while one runs; changes the speed, never the tokens (default on)");
+  options.add("--max-ttft-ms", a.ttft_ms_max,
+              "refuse a request at once when its first token would probably take longer; 0 = never (default)");
+  options.add("--step-timeout", a.step_timeout_s,
+              "seconds after which a step is stopped and its requests end; 0 = no limit (default 300)");
   options.add("--http-threads", a.http_threads, "event threads (default 1)");
   options.add("--max-connections", a.connections, "open connections (default 4096)");
   options.add("--max-body-mib", a.body_mib, "largest request body in MiB, also after inflating (default 100)");

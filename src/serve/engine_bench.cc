@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// Many requests through the step loop, offline: tokens per second over the number of sequences at once, with and
+// without drafts, pipelined and synchronous; the share of the time in which the compute threads had nothing to do
+// (goal: under 2 %); prompt tokens per second with and without the decoder's cut to the last window.
+#include <fmt/format.h>
+
+#include "serve/bench_requests.h"
+
+namespace deepinfer {
+namespace {
+
+Status bench_throughput(LoopBench& bench, const BenchOptions& options, BenchReport& report) {
+  for (const int64_t concurrency : {1, 4, 16, 64}) {
+    if (options.quick && concurrency > 4) break;
+    for (const bool drafts : {false, true}) {
+      double pipelined_rate = 0;
+      for (const bool pipelined : {true, false}) {
+        ASSIGN_OR_RETURN(std::vector<LoopRequest> requests, bench.questions(std::max<int64_t>(8, 2 * concurrency), 96));
+        ASSIGN_OR_RETURN(
+            const LoopBenchResult run,
+            bench.run({.concurrency = concurrency, .drafts = drafts, .pipelined = pipelined}, std::move(requests)));
+        const double rate = run.tokens_per_s();
+        if (pipelined) pipelined_rate = rate;
+        report.add(
+            {.name = fmt::format("{} at once, drafts {}, {}", concurrency, drafts ? "on" : "off",
+                                 pipelined ? "pipelined" : "synchronous"),
+             .value = rate,
+             .unit = "tokens/s",
+             .note = fmt::format("compute idle {:.2f} %{}; {:.0f} tokens a second of compute CPU; {} rows wasted{}",
+                                 100 * run.idle_share(), pipelined ? " (goal 2 %)" : "", run.tokens_per_cpu_s(),
+                                 run.loop.num_wasted_rows,
+                                 pipelined ? "" : fmt::format("; pipelined x {:.3f}", pipelined_rate / rate))});
+      }
+    }
+  }
+  return {};
+}
+
+// By CPU time of the engine's thread: the machine may be shared.
+Status bench_prompts(LoopBench& bench, const BenchOptions& options, BenchReport& report) {
+  double whole_rate = 0;
+  for (const ReplayMode replay : {ReplayMode::kOff, ReplayMode::kFast}) {
+    std::vector<LoopRequest> requests;
+    for (int64_t i = 0; i < (options.quick ? 1 : 4); ++i) requests.push_back(bench.noise(i, 1536, 1));
+    ASSIGN_OR_RETURN(
+        const LoopBenchResult run,
+        bench.run({.concurrency = 1, .drafts = false, .pipelined = false, .has_thread = false, .replay = replay},
+                  std::move(requests)));
+    const double rate = static_cast<double>(run.num_prompt_tokens) * 1e9 / static_cast<double>(run.loop.cpu_ns);
+    const bool whole = replay == ReplayMode::kOff;
+    if (whole) whole_rate = rate;
+    report.add({.name = whole ? "prompts of 1,536 tokens, every layer over every token"
+                              : "prompts of 1,536 tokens, decoder layers over the last window",
+                .value = rate,
+                .unit = "tokens/CPU s",
+                .note = whole ? "" : fmt::format("x {:.2f} of every layer", rate / whole_rate)});
+  }
+  return {};
+}
+
+}  // namespace
+
+Status bench_engine(const BenchOptions& options, BenchReport& report) {
+  ASSIGN_OR_RETURN(const auto bench, LoopBench::open(options));
+  TRY(bench_throughput(*bench, options, report));
+  return bench_prompts(*bench, options, report);
+}
+
+}  // namespace deepinfer
