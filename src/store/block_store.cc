@@ -361,8 +361,12 @@ StoreStats BlockStore::stats() const {
 
 std::vector<StoreDeviceReport> BlockStore::devices() const {
   std::vector<StoreDeviceReport> reports;
-  for (size_t i = 0; i < devices_.size(); ++i)
-    reports.push_back({devices_[i]->name(), hedge_->health(static_cast<int>(i)), devices_[i]->space()});
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const DeviceHealth health = hedge_->health(static_cast<int>(i));
+    // Whoever does not answer reads cannot say how much room it has, and would keep the caller waiting.
+    const DeviceSpace space = health.state == DeviceState::kGood ? devices_[i]->space() : DeviceSpace{};
+    reports.push_back({devices_[i]->name(), health, space});
+  }
   return reports;
 }
 

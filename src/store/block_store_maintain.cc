@@ -13,6 +13,7 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kMaintainEveryNs = kSecondNs;
+constexpr int64_t kFreeShareMin = 50;  // without a capacity of its own the store leaves others a fiftieth of each disk
 constexpr size_t kRenewalsTogether = 64;  // extents copied or mended in one go, so that the disks stay free for readers
 
 }  // namespace
@@ -78,6 +79,14 @@ void BlockStore::expire() {
 // Over-full: the segment that has had most of its time goes first, until what is left fits (serving.md 9.9).
 void BlockStore::make_room() {
   size_t num_rounds = 0;
+  if (options_.capacity_bytes == 0) {
+    const auto reports = devices();
+    const bool scarce = std::any_of(reports.begin(), reports.end(), [](const StoreDeviceReport& report) {
+      return report.space.total_bytes > 0 && report.space.free_bytes < report.space.total_bytes / kFreeShareMin;
+    });
+    const std::lock_guard lock(mutex_);
+    disk_full_ |= scarce;
+  }
   {
     const std::lock_guard lock(mutex_);
     num_rounds = segments_.all().size();  // pins alone may be more than fits: then it stays over-full

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstring>
 #include <future>
 
@@ -115,6 +116,22 @@ Status answers_many_at_once(const OpenDevices& open, const Clock&) {
   return device.drop(kSegment);
 }
 
+// Every operation ends exactly once, also those that are under way when their device goes.
+Status ends_what_is_under_way(const OpenDevices& open, const Clock&) {
+  constexpr int kReads = 64;
+  std::atomic<int> num_done{0};
+  {
+    ASSIGN_OR_RETURN(auto devices, open());
+    TRY(write_now(*devices.front(), kSegment, 0, pattern(kRow, 1), kRow));
+    for (int i = 0; i < kReads; ++i)
+      devices.front()->read(kSegment, 0, kRow, PageBuffer::of(kRow), [&num_done](DeviceReply) { ++num_done; });
+    devices.clear();
+  }
+  EXPECT_THAT(num_done == kReads);
+  ASSIGN_OR_RETURN(const auto again, open());
+  return again.front()->drop(kSegment);
+}
+
 Status keeps_blocks_over_a_restart(const OpenDevices& open, const Clock& clock) {
   constexpr int64_t kBlocks = 100, kBytes = 113'920;
   std::vector<TokenId> tokens;
@@ -157,6 +174,7 @@ std::vector<ConformanceCheck> conformance_checks() {
           {"keeps far offsets", keeps_far_offsets},
           {"says what is not there", says_what_is_not_there},
           {"answers many at once", answers_many_at_once},
+          {"ends what is under way when it goes", ends_what_is_under_way},
           {"keeps blocks over a restart", keeps_blocks_over_a_restart}};
 }
 

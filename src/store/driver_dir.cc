@@ -104,7 +104,6 @@ class DirDevice final : public ShardDevice {
     uses_uring_ = queue_ != nullptr;
     if (!queue_) queue_ = make_thread_queue(options.num_threads);
   }
-  ~DirDevice() override { queue_.reset(); }
 
   std::string name() const override { return options_.path; }
   DirTraits traits() const { return {files_.direct(), uses_uring_}; }
@@ -178,8 +177,9 @@ class DirDevice final : public ShardDevice {
       DeviceDone done;
     };
     auto box = std::make_shared<Box>(Box{std::move(file), std::move(buffer), std::move(done)});
-    operation.done = [this, box, segment, is_write, num_bytes](int64_t result) {
-      DeviceReply reply{.buffer = std::move(box->buffer), .queue_depth = queue_->depth()};
+    // Not through queue_: the last operations end while it is being destroyed.
+    operation.done = [this, queue = queue_.get(), box, segment, is_write, num_bytes](int64_t result) {
+      DeviceReply reply{.buffer = std::move(box->buffer), .queue_depth = queue->depth()};
       if (result < 0) reply.status = status_of(static_cast<int>(-result), files_.path_of(segment));
       else if (is_write && result < num_bytes)
         reply.status = resource_exhausted(files_.path_of(segment) + ": only a part was written");
