@@ -1,5 +1,6 @@
 # Two commands matter: `make demo` (install, build, run the main job) and `make test` (build, run every test).
-# The rest: build, bundle, check, asan, fuzz, crash, test-rados, format, install, deb, test-long, clean.
+# The rest: build, cuda (the program with GPU kernels; needs nvcc), bundle, check, asan, fuzz, crash, test-rados, format,
+# install, deb, test-long, clean.
 PRESET ?= release
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
@@ -7,7 +8,7 @@ PROGRAM := build/release/bin/deepinfer
 DEEPINFER_ACCELERATOR ?= cpu
 PREFIX ?= /usr/local
 
-.PHONY: demo test test-long build bundle check asan tsan fuzz crash test-rados format install deb clean packages test-packages lint-packages
+.PHONY: cuda demo test test-long build bundle check asan tsan fuzz crash test-rados format install deb clean packages test-packages lint-packages
 
 demo: build
 	scripts/demo $(PROGRAM)
@@ -22,6 +23,7 @@ test: test-packages
 	cmake --build build/release -j $(JOBS)
 	scripts/copy_libraries build/release
 	scripts/check
+	scripts/check_cuda
 	ctest --test-dir build/release --output-on-failure -j $(JOBS)
 
 # What does not fit into every run: full counts of faults and streams, many generated requests, 60 s of each fuzz target.
@@ -32,6 +34,11 @@ test-long: test-packages lint-packages build
 
 bundle: build
 	scripts/make_bundle
+
+cuda: packages
+	cmake --preset cuda > /dev/null
+	cmake --build build/cuda -j $(JOBS) --target deepinfer kernels_test engine_test
+	scripts/copy_libraries build/cuda
 
 check: lint-packages
 	scripts/check --tidy
@@ -65,7 +72,7 @@ deb: build
 	scripts/make_deb
 
 clean:
-	rm -rf build/release build/debug build/asan build/tsan build/fuzz dist
+	rm -rf build/release build/debug build/asan build/tsan build/fuzz build/cuda build/check_cuda dist
 
 packages:
 	@scripts/install_packages build

@@ -23,8 +23,8 @@ struct BenchModel {
   double open_s = 0;  // checkpoint, weights and engine
 };
 
-// options.model, or golden model A. Token classes are a stand-in: a bench needs no tokenizer.
-// With a profile its steps fill it.
+// options.model, or golden model A; on a GPU with `--set backend=cuda`, on its tensor cores with
+// `--set numerics=fast`. Token classes are a stand-in: a bench needs no tokenizer. With a profile its steps fill it.
 Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max,
                                     OpProfile* profile = nullptr);
 
@@ -72,7 +72,12 @@ inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t 
   ASSIGN_OR_RETURN(TokenMap token_map, stand_in_classes(model.weights->config()));
   EngineOptions engine;
   engine.num_threads = options.num_threads;
-  engine.target = {Backend::kCpu, machine_cpu_level()};
+  const auto backend = options.extra.find("backend");
+  engine.target = backend != options.extra.end() && backend->second == "cuda"
+                      ? Target{Backend::kCuda}
+                      : Target{Backend::kCpu, machine_cpu_level()};
+  const auto numerics = options.extra.find("numerics");
+  engine.target.is_exact = numerics == options.extra.end() || numerics->second != "fast";
   engine.rows_max = rows_max;
   engine.profile = profile;
   engine.lanes_max = lanes_max;

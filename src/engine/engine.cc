@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/engine_state.h"
+#include "model/memory_plan.h"
 
 namespace deepinfer {
 namespace {
@@ -33,15 +34,18 @@ void allocate_caches(State& state) {
   caches.num_lanes = options.lanes_max;
   caches.num_blocks = options.blocks_max;
   caches.blocks_per_lane = layout.sources.empty() ? 0 : BlockTable::blocks_for(context);
-  state.rings = Buffer<uint8_t>(layout.num_layers * options.lanes_max * layout.ring_bytes());
-  state.blocks = Buffer<uint8_t>(options.blocks_max * layout.block_bytes);
-  state.tails = Buffer<float>(static_cast<int64_t>(layout.sources.size()) * options.lanes_max * layout.tail_slots * 2 *
-                              layout.head_dim);
-  state.block_table = Buffer<int32_t>(options.lanes_max * caches.blocks_per_lane);
+  Memory& memory = state.machine().memory();
+  state.rings = Buffer<uint8_t>(memory, layout.num_layers * options.lanes_max * layout.ring_bytes());
+  state.blocks = Buffer<uint8_t>(memory, options.blocks_max * layout.block_bytes);
+  state.tails = Buffer<float>(memory, static_cast<int64_t>(layout.sources.size()) * options.lanes_max *
+                                          layout.tail_slots * 2 * layout.head_dim);
+  state.block_table = Buffer<int32_t>(state.machine().staging(), options.lanes_max * caches.blocks_per_lane);
+  if (state.device) state.device_block_table = Buffer<int32_t>(memory, state.block_table.size());
   caches.rings = state.rings.data();
   caches.blocks = state.blocks.data();
   caches.tails = state.tails.data();
   caches.block_table = state.block_table.data();
+  caches.device_block_table = state.device ? state.device_block_table.data() : state.block_table.data();
 }
 
 Status open_forward(State& state) {
@@ -49,10 +53,33 @@ Status open_forward(State& state) {
                          .logits_rows_max = state.options.logits_rows_max,
                          .draft_sequences_max = state.options.lanes_max,
                          .score_rounding = state.options.score_rounding,
+                         .records_graphs = !state.options.cuda.waits_after_each_op,
                          .reproduces_published_key_slot = state.options.reproduces_published_key_slot};
-  const Forward::Parts parts{*state.weights, state.kernels, state.context(), *state.exchange,
-                             state.hasher ? &*state.hasher : nullptr};
+  const Forward::Parts parts{*state.weights,
+                             state.kernels,
+                             state.context(),
+                             *state.exchange,
+                             state.hasher ? &*state.hasher : nullptr,
+                             state.device_weights ? &state.device_weights->views() : nullptr};
   ASSIGN_OR_RETURN(state.forward, Forward::create(parts, state.layout, options));
+  return {};
+}
+
+// Weights are brought over once their place and that of the caches is known to be there.
+Status open_device(State& state) {
+  if (state.options.target.backend != Backend::kCuda) return {};
+  ASSIGN_OR_RETURN(state.device, open_cuda_device(state.options.cuda));
+  state.scratch = Scratch(state.device->memory());
+  const EngineOptions& options = state.options;
+  const int64_t weights = DeviceWeights::size_bytes(*state.weights), free = state.device->free_bytes();
+  const int64_t caches = options.blocks_max * state.layout.block_bytes + options.lanes_max * state.layout.lane_bytes();
+  if (weights + caches > free)
+    return resource_exhausted("engine: weights take " + bytes_to_string(weights) + ", caches of " +
+                              std::to_string(options.blocks_max * kBlockTokens) + " tokens and " +
+                              std::to_string(options.lanes_max) + " lanes " + bytes_to_string(caches) + "; " +
+                              state.device->describe() + " has " + bytes_to_string(free) +
+                              " free. Lower blocks_max or lanes_max, or use more devices.");
+  ASSIGN_OR_RETURN(state.device_weights, DeviceWeights::upload(*state.weights, *state.device));
   return {};
 }
 
@@ -159,9 +186,11 @@ Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights>
   int num_threads = options.num_threads;
   if (num_threads == 0 && options.has_thread && num_usable_cpus() >= 4) num_threads = num_usable_cpus() - 1;
   state->pool = std::make_unique<ThreadPool>(num_threads);
+  TRY(open_device(*state));
   state->exchange = make_local_expert_exchange();
   state->sampler = std::make_unique<Sampler>(config.vocab_size);
   allocate_caches(*state);
+  TRY(state->machine().status());
   for (int64_t l = 0; l < options.lanes_max; ++l) {
     state->lanes.emplace_back();
     state->lanes.back().tokens =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Runs batches on this rank. The engine owns all device state: the blocks of global KV, the lanes (window rings,
-// compressor tails, Engram look-back, sampler position) and every work buffer, all allocated at open() from the limits.
+// compressor tails, Engram look-back, sampler position) and every work buffer, all allocated at open() from the limits,
+// in the memory of the target: the host's or a device's. On a device the weights are brought there at open().
 //
 // One step: launch(batch), sample(masks), collect(). Steps are answered in order; collect() gives the oldest step that
 // has been launched and not yet collected and waits for it, so a loop that keeps two steps in flight reads tokens one
@@ -34,7 +35,8 @@ namespace deepinfer {
 struct EngineOptions {
   int num_threads = 0;  // compute threads; 0 = one per usable CPU; of 4 and more, has_thread leaves one to the caller
   bool has_thread = false;                            // computes apart from the caller
-  Target target{Backend::kCpu, machine_cpu_level()};  // every CPU level gives the same bits
+  Target target{Backend::kCpu, machine_cpu_level()};  // every CPU level and every device gives the same bits
+  CudaOptions cuda;                                   // of a kCuda target
   int64_t rows_max = 512;                             // rows of a step
   int64_t logits_rows_max = 64;                       // logits rows of a step
   int64_t lanes_max = 16;
@@ -61,7 +63,8 @@ using StepMasks = std::vector<const TokenMasks*>;
 class Engine {
  public:
   // `token_map` gives the Engram class of every token id; not read for a model without Engram. Errors:
-  // resource_exhausted when the buffers cannot be had, unimplemented, invalid_argument.
+  // resource_exhausted when the buffers or the weights' place cannot be had, unimplemented, unavailable when the target
+  // is a device that this machine or build does not have, invalid_argument.
   static Result<std::unique_ptr<Engine>> open(std::shared_ptr<const ModelWeights> weights, TokenMap token_map,
                                               const EngineOptions& options);
   ~Engine();

@@ -128,6 +128,7 @@ void end_sequences(State& state) {
 
 Status run_forward(State& state, StepContext& step) {
   state.place.part = StepPlace::Part::kBegin;
+  state.machine().make_current();  // jobs may run on a thread of their own
   resolve_rows(state, step.batch);
   state.num_draft_logits_rows = 0;
   describe_rows(state, step.output);

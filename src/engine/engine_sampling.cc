@@ -136,7 +136,7 @@ Status draft_step(State& state, StepOutput& step) {
     }
   }
   cut_behind_end(state, run);
-  return {};
+  return state.forward->wait();
 }
 
 // What the next step begins with, where it is told to follow.
@@ -165,6 +165,7 @@ Status check_masks(const State& state, const Batch& batch, const StepMasks& mask
 
 Status run_sampling(State& state, StepContext& step) {
   if (state.batch_tokens.empty()) return {};
+  TRY(state.forward->wait());
   state.place.part = StepPlace::Part::kSample;
   const auto logits = state.forward->logits();
   const bool picks = std::ranges::any_of(state.batch_sequences,

@@ -13,6 +13,7 @@
 #include "engine/lane.h"
 #include "engine/step_executor.h"
 #include "engram/hasher.h"
+#include "model/device_weights.h"
 #include "model/forward.h"
 #include "model/layer_roles.h"
 #include "sampler/sampler.h"
@@ -41,7 +42,9 @@ struct StepPlace {
 };
 
 struct Engine::State {
+  std::unique_ptr<Device> device;  // null: the host. First, because everything below lies in its memory
   std::shared_ptr<const ModelWeights> weights;
+  std::unique_ptr<DeviceWeights> device_weights;  // null on the host
   EngineOptions options;
   LayerRoles roles;
   CacheLayout layout;
@@ -56,7 +59,7 @@ struct Engine::State {
 
   Buffer<uint8_t> rings, blocks;
   Buffer<float> tails;
-  Buffer<int32_t> block_table;
+  Buffer<int32_t> block_table, device_block_table;  // the second is empty on the host
   Caches caches;
 
   // The caller's side: steps launched and not collected, a ring.
@@ -89,7 +92,8 @@ struct Engine::State {
 
   const ModelConfig& config() const { return weights->config(); }
   StepContext& step_at(int64_t i) { return steps[static_cast<size_t>((first_step + i) % kStepsMax)]; }
-  ExecutionContext context() { return {pool.get(), &scratch, options.profile}; }
+  ExecutionContext context() { return {pool.get(), &scratch, options.profile, device.get()}; }
+  Device& machine() const { return device ? *device : host_device(); }
 };
 
 // Jobs of the executor. engine_rows.cc: the rows of a step, those of sequences that follow taken from their lanes; the

@@ -57,7 +57,7 @@ inline std::shared_ptr<const ModelWeights> golden_weights() {
   return weights;
 }
 
-inline EngineOptions golden_options() {
+inline EngineOptions host_options() {
   EngineOptions options;
   options.num_threads = 1;
   options.rows_max = 256;
@@ -66,6 +66,16 @@ inline EngineOptions golden_options() {
   options.blocks_max = 64;
   options.context_max = 1024;
   options.target = {Backend::kCpu, machine_cpu_level()};
+  return options;
+}
+
+// Golden tests run on the device where this machine has one, with memory that a test can look into.
+inline EngineOptions golden_options() {
+  static const bool has_device = open_cuda_device().ok();
+  EngineOptions options = host_options();
+  if (!has_device) return options;
+  options.target = {Backend::kCuda};
+  options.cuda = {.waits_after_each_op = true, .keeps_memory_on_host = true};
   return options;
 }
 

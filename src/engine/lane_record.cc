@@ -88,9 +88,9 @@ class RecordWalk {
     auto part = record_.subspan(at_, size);
     at_ += size;
     if constexpr (std::is_const_v<Byte>) {
-      if (is_held) std::memcpy(device, part.data(), size);
+      if (is_held) state_.machine().copy(device, part.data(), num_bytes);
     } else if (is_held) {
-      std::memcpy(part.data(), device, size);
+      state_.machine().copy(part.data(), device, num_bytes);
     } else {
       std::memset(part.data(), 0, size);
     }
@@ -183,8 +183,9 @@ Status Engine::export_lane(int32_t lane, const LaneMoment& moment, LaneRecordKin
   const LaneRecordLayout layout = layout_of(state);
   RecordWalk<uint8_t> walk(state, lane, moment, out);
   walk.rings(layout.num_rings(kind));
-  if (kind == LaneRecordKind::kTail) return {};
+  if (kind == LaneRecordKind::kTail) return state.machine().wait();
   walk.tails();
+  TRY(state.machine().wait());
   return export_known_tokens(from, moment.position, layout.num_known_tokens(), out.subspan(walk.at()))
       .prefixed(lane_name(lane));
 }
@@ -207,8 +208,9 @@ Status Engine::import_lane(int32_t lane, const LaneMoment& moment, LaneRecordKin
   to.ring_begin = std::max<int64_t>(0, moment.position - state.layout.window);
   to.ring_end = moment.position;
   to.tokens.clear();
-  if (kind == LaneRecordKind::kTail) return {};
+  if (kind == LaneRecordKind::kTail) return state.machine().wait();
   walk.tails();
+  TRY(state.machine().wait());
   for (size_t i = known.size(); i-- > 0;)
     if (const int64_t p = moment.position - 1 - static_cast<int64_t>(i); p >= 0) to.tokens.write(p, known[i].id);
   return {};
@@ -221,8 +223,9 @@ Status Engine::read_block(BlockId block, std::span<uint8_t> out) const {
     return invalid_argument("read_block: block " + std::to_string(index(block)) + " of " +
                             std::to_string(caches.num_blocks) + ", " + std::to_string(out.size()) + " bytes of " +
                             std::to_string(caches.layout.block_bytes));
-  std::memcpy(out.data(), caches.blocks + static_cast<int64_t>(index(block)) * caches.layout.block_bytes, out.size());
-  return {};
+  state_->machine().copy(out.data(), caches.blocks + static_cast<int64_t>(index(block)) * caches.layout.block_bytes,
+                         caches.layout.block_bytes);
+  return state_->machine().wait();
 }
 
 Status Engine::write_block(BlockId block, std::span<const uint8_t> bytes) {
@@ -232,9 +235,9 @@ Status Engine::write_block(BlockId block, std::span<const uint8_t> bytes) {
     return invalid_argument("write_block: block " + std::to_string(index(block)) + " of " +
                             std::to_string(caches.num_blocks) + ", " + std::to_string(bytes.size()) + " bytes of " +
                             std::to_string(caches.layout.block_bytes));
-  std::memcpy(caches.blocks + static_cast<int64_t>(index(block)) * caches.layout.block_bytes, bytes.data(),
-              bytes.size());
-  return {};
+  state_->machine().copy(caches.blocks + static_cast<int64_t>(index(block)) * caches.layout.block_bytes, bytes.data(),
+                         caches.layout.block_bytes);
+  return state_->machine().wait();
 }
 
 }  // namespace deepinfer

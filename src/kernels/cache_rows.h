@@ -15,8 +15,8 @@ struct RingRows {
   Byte* base = nullptr;
   int64_t lane_stride_bytes = 0, row_stride_bytes = 0;
   int32_t capacity = 0;
-  Byte* row(int64_t lane, int64_t position) const { return base + offset_bytes(lane, position); }
-  int64_t offset_bytes(int64_t lane, int64_t position) const {
+  constexpr Byte* row(int64_t lane, int64_t position) const { return base + offset_bytes(lane, position); }
+  constexpr int64_t offset_bytes(int64_t lane, int64_t position) const {
     return lane * lane_stride_bytes + position % capacity * row_stride_bytes;
   }
 };
@@ -30,8 +30,8 @@ struct PagedRows {
   int64_t block_stride_bytes = 0, row_stride_bytes = 0;
   int32_t rows_per_block = 0;  // block_size_tokens / compress ratio
   View<const int32_t, dim::lanes, dim::blocks> block_table;
-  Byte* row(int64_t lane, int64_t entry) const { return base + offset_bytes(lane, entry); }
-  int64_t offset_bytes(int64_t lane, int64_t entry) const {
+  constexpr Byte* row(int64_t lane, int64_t entry) const { return base + offset_bytes(lane, entry); }
+  constexpr int64_t offset_bytes(int64_t lane, int64_t entry) const {
     return block_table(lane, entry / rows_per_block) * block_stride_bytes + entry % rows_per_block * row_stride_bytes;
   }
 };

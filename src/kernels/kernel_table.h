@@ -6,6 +6,7 @@
 #include "kernels/embedding/embedding.h"
 #include "kernels/engram_gate/engram_gate.h"
 #include "kernels/experts/experts.h"
+#include "kernels/gather_rows/gather_rows.h"
 #include "kernels/hyper_connection/hyper_connection.h"
 #include "kernels/indexer/indexer.h"
 #include "kernels/linear/linear.h"
@@ -35,6 +36,7 @@ namespace deepinfer {
   X(unpack_rows, UnpackRowsParams, unpack_rows_rows)                \
   X(round_rows, RoundRowsParams, round_rows_rows)                   \
   X(scatter_rows, ScatterRowsParams, scatter_rows_rows)             \
+  X(gather_rows, GatherRowsParams, gather_rows_rows)                \
   X(compressor_pool, CompressorPoolParams, compressor_pool_rows)    \
   X(compressor_tail, CompressorTailParams, compressor_tail_rows)    \
   X(index_scores, IndexScoresParams, index_scores_rows)             \

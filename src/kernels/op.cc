@@ -26,13 +26,14 @@ void refuse_launch(const char* op, const Status& status) {
 }
 
 bool row_fits(Backend backend, CpuLevel level, const Target& target) {
-  if (backend == Backend::kRef) return true;
+  if (backend == Backend::kRef) return target.backend == Backend::kRef || target.backend == Backend::kCpu;
   return backend == target.backend && (backend != Backend::kCpu || level <= target.level);
 }
 
 Status no_row_fits(const char* op, const std::string& offered, const Target& target) {
-  return unimplemented(fmt::format("{}: needed backend {} at level {}; rows offered: {}", op, to_string(target.backend),
-                                   to_string(target.level), offered.empty() ? "none" : offered));
+  const std::string level = target.backend == Backend::kCpu ? fmt::format(" at level {}", to_string(target.level)) : "";
+  return unimplemented(fmt::format("{}: needed backend {}{}; rows offered: {}", op, to_string(target.backend), level,
+                                   offered.empty() ? "none" : offered));
 }
 
 }  // namespace deepinfer

@@ -4,9 +4,9 @@
 // An op is a folder `kernels/<op>/`: `<op>.h` declares Params (plain structs of Views), `check(params)`,
 // `estimate(params)` and `<op>_rows()`, the backend table; `ref/` is the definition; other folders add rows. A row is
 // chosen once, at load
-// (`resolve`), and then called as a function. Every CPU row gives the same bits as `ref`: sums follow the fixed lane
-// order of kernels/lanes/lanes.h, so a result depends on neither batch, chunk nor thread count, nor on the level
-// chosen. Thread: one launcher at a time per context; the pool's threads work inside a launch only.
+// (`resolve`), and then called as a function. Every row that is_exact gives the same bits as `ref`: sums follow the
+// fixed lane order of kernels/lanes/lanes.h, so a result depends on neither batch, chunk nor thread count, nor on the
+// level chosen. Thread: one launcher at a time per context; the pool's threads work inside a launch only.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "tensor/cpu_features.h"
+#include "tensor/device.h"
 #include "tensor/scratch.h"
 #include "tensor/view.h"
 
@@ -38,9 +39,11 @@ struct OpProfile;  // op_profile.h
 
 struct ExecutionContext {
   ThreadPool* pool = nullptr;    // null: everything on the calling thread
-  Scratch* scratch = nullptr;    // required
-  OpProfile* profile = nullptr;  // benches: what each op takes
+  Scratch* scratch = nullptr;    // required; in the memory of the device
+  OpProfile* profile = nullptr;  // benches on the host: what each op takes
+  Device* device = nullptr;      // null: the host. Else views show its memory and a launch returns before it is done
   int num_threads() const { return pool ? pool->num_threads() : 1; }
+  bool is_on_host() const { return !device || device->is_host(); }
 };
 
 // Arithmetic of an op by count, not by clock.
@@ -53,20 +56,26 @@ struct Cost {
 enum class Backend { kRef, kCpu, kCuda, kAscend };
 const char* to_string(Backend backend);
 
-// What the machine offers: rows of `backend` up to `level` and, always, rows of kRef.
+// What the machine offers: rows of `backend` up to `level` and, on the host, rows of kRef.
 struct Target {
   Backend backend = Backend::kCpu;
   CpuLevel level = CpuLevel::kRef;  // CpuLevel::kRef on kCpu means the reference rows only
+  bool is_exact = true;             // only rows that give the reference's bits
 };
 
 template <typename Params>
+using Launch = void (*)(const ExecutionContext& context, const Params& params);
+
+template <typename Params>
 struct KernelRow {
-  const char* name;  // "ref", "cpu/avx2"
+  const char* name;  // "ref", "cpu/avx2", "cuda/sm90"
   Backend backend;
-  CpuLevel level;     // least level of a kCpu row
-  const char* needs;  // CPU features or device, in words
-  void (*launch)(const ExecutionContext& context, const Params& params);
+  CpuLevel level;         // least level of a kCpu row
+  const char* needs;      // CPU features or device, in words
+  Launch<Params> launch;  // of a device row: null where the build has no such backend (kernels/cuda_absent.cc)
+  bool is_exact = true;   // false: sums run in another order, within the tolerance of decision 27
 };
+inline constexpr const char* kNeedsSm90 = "an NVIDIA GPU of compute capability 9.0";
 template <typename Params>
 using KernelRows = std::span<const KernelRow<Params>>;
 
@@ -76,14 +85,19 @@ double profile_seconds();
 void add_to_profile(OpProfile& profile, const char* op, double seconds, const Cost& cost);
 
 // A row once chosen. Calling it checks the params (a wrong shape is a bug of the caller and aborts with the message).
+// An op that can be misused by the values of its tables declares check_values(params) too: called where the host can
+// read them.
 template <typename Params>
 struct Kernel {
   const char* op = nullptr;
   const char* name = nullptr;
-  void (*launch)(const ExecutionContext& context, const Params& params) = nullptr;
+  Launch<Params> launch = nullptr;
   void operator()(const ExecutionContext& context, const Params& params) const {
     if (const Status status = check(params); !status.ok()) refuse_launch(op, status);
-    if (!context.profile) return launch(context, params);
+    if constexpr (requires { check_values(params); })
+      if (context.is_on_host())
+        if (const Status status = check_values(params); !status.ok()) refuse_launch(op, status);
+    if (!context.profile || !context.is_on_host()) return launch(context, params);
     const double begin = profile_seconds();
     launch(context, params);
     add_to_profile(*context.profile, op, profile_seconds() - begin, estimate(params));
@@ -91,6 +105,14 @@ struct Kernel {
 };
 
 bool row_fits(Backend backend, CpuLevel level, const Target& target);
+template <typename Params>
+bool is_built(const KernelRow<Params>& row) {
+  return row.launch || row.backend == Backend::kRef || row.backend == Backend::kCpu;
+}
+template <typename Params>
+bool row_fits(const KernelRow<Params>& row, const Target& target) {
+  return is_built(row) && (row.is_exact || !target.is_exact) && row_fits(row.backend, row.level, target);
+}
 Status no_row_fits(const char* op, const std::string& offered, const Target& target);
 
 // The last row of the table that fits the target (tables are written from `ref` to the most special row). Errors:
@@ -100,8 +122,9 @@ Result<Kernel<Params>> resolve(const char* op, KernelRows<Params> rows, const Ta
   const KernelRow<Params>* best = nullptr;
   std::string offered;
   for (const KernelRow<Params>& row : rows) {
-    if (row_fits(row.backend, row.level, target)) best = &row;
-    offered += std::string(offered.empty() ? "" : ", ") + row.name + " (" + row.needs + ")";
+    if (row_fits(row, target)) best = &row;
+    offered += std::string(offered.empty() ? "" : ", ") + row.name + " (" + row.needs +
+               (is_built(row) ? ")" : "; not in this build)");
   }
   if (!best) return no_row_fits(op, offered, target);
   return Kernel<Params>{op, best->name, best->launch};

@@ -14,13 +14,20 @@ TEST(Resolve, TakesTheLastRowThatFitsTheTarget) {
   EXPECT_STREQ(resolve<NormParams>("norm", rows, {Backend::kCpu, CpuLevel::kRef}).value().name, "ref");
   EXPECT_STREQ(resolve<NormParams>("norm", rows, {Backend::kCpu, CpuLevel::kAvx2}).value().name, "cpu/avx2");
   EXPECT_STREQ(resolve<NormParams>("norm", rows, {Backend::kCpu, CpuLevel::kBf16}).value().name, "cpu/avx512");
-  EXPECT_STREQ(resolve<NormParams>("norm", rows, {Backend::kCuda, CpuLevel::kRef}).value().name, "ref");
 }
 
 TEST(Resolve, SaysWhatWasNeededAndWhatIsOffered) {
   const KernelRow<NormParams> rows[] = {{"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512", nullptr}};
   EXPECT_EQ(resolve<NormParams>("norm", rows, {Backend::kCpu, CpuLevel::kAvx2}).status().message(),
             "norm: needed backend cpu at level avx2; rows offered: cpu/avx512 (avx512)");
+}
+
+// The reference reads host memory, so it cannot serve a device.
+TEST(Resolve, OnADeviceNeitherTheReferenceNorARowThatIsNotBuiltFits) {
+  const KernelRow<NormParams> rows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", nullptr},
+                                        {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, "a GPU", nullptr}};
+  EXPECT_EQ(resolve<NormParams>("norm", rows, {Backend::kCuda, CpuLevel::kRef}).status().message(),
+            "norm: needed backend cuda; rows offered: ref (any machine), cuda/sm90 (a GPU; not in this build)");
 }
 
 TEST(KernelTable, ResolvesEveryOpAtEveryLevelOfThisMachine) {

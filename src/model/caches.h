@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The physical caches, owned by the engine and written by the forward pass. See cache_layout.h for what stands where.
+// The physical caches, owned by the engine and written by the forward pass: pointers into the memory of the device. See
+// cache_layout.h for what stands where.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ struct Caches {
   uint8_t* rings = nullptr;        // [layer][lane][slot][window_row_bytes], draft layers last
   uint8_t* blocks = nullptr;       // [block][block_bytes]
   float* tails = nullptr;          // [source][lane][slot][2 * head_dim]: k, then s; sources of ratio 1 take room, too
-  int32_t* block_table = nullptr;  // [lane][blocks_per_lane]
+  int32_t* block_table = nullptr;  // [lane][blocks_per_lane], on the host, written by begin()
+  int32_t* device_block_table = nullptr;  // the same for ops; block_table itself on the host
 
   uint8_t* ring_base(int layer) const { return rings + layer * num_lanes * layout.ring_bytes(); }
   ConstRing ring(int layer) const {
@@ -36,7 +38,7 @@ struct Caches {
             layout.block_bytes,
             row_stride_bytes,
             static_cast<int32_t>(layout.sources[static_cast<size_t>(source)].rows_per_block),
-            {block_table, {num_lanes, blocks_per_lane}}};
+            {device_block_table, {num_lanes, blocks_per_lane}}};
   }
 };
 

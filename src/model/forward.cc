@@ -26,18 +26,36 @@ RopeSpec rope_spec(const ModelConfig& config, int kind) {
 
 void set_up_rows(State& state) {
   const int64_t rows = state.options.rows_max, pairs = state.config.rope_dim / 2;
+  Memory& memory = state.device.memory();
   for (StepRows* step : {&state.all, &state.boundary, &state.decoder})
-    *step = StepRows{RowTable(state.layout, rows), {RopeAngles(rows, pairs), RopeAngles(rows, pairs)}};
+    *step = StepRows{RowTable(state.layout, rows, state.step_tables),
+                     {RopeAngles(memory, rows, pairs), RopeAngles(memory, rows, pairs)},
+                     Staged<int32_t>(state.step_tables, 2)};
   for (int s = 0; s < state.roles.num_sources(); ++s) {
-    state.groups.emplace_back(rows);
-    state.group_angles.emplace_back(rows, pairs);
+    state.groups.emplace_back(rows, state.step_tables);
+    state.group_angles.emplace_back(memory, rows, pairs);
   }
-  if (state.has_draft())
-    state.draft_angles = RopeAngles(state.options.draft_sequences_max * state.config.draft.block_size, pairs);
+  state.step = {Staged<TokenId>(state.step_tables, rows), Staged<int32_t>(state.step_tables, rows),
+                Staged<int32_t>(state.step_tables, state.options.logits_rows_max),
+                Staged<int64_t>(state.step_tables, rows)};
   for (int kind = 0; kind < 2; ++kind) {
-    state.frequencies[kind] = Buffer<float>(pairs);
-    rope_frequencies(rope_spec(state.config, kind), {state.frequencies[kind].data(), static_cast<size_t>(pairs)});
+    std::vector<float> frequencies(static_cast<size_t>(pairs));
+    rope_frequencies(rope_spec(state.config, kind), frequencies);
+    state.frequencies[kind] = constant_buffer<float>(state.device, frequencies);
   }
+}
+
+void set_up_draft(State& state) {
+  if (!state.has_draft()) return;
+  const int64_t sequences = state.options.draft_sequences_max, rows = sequences * state.config.draft.block_size;
+  state.draft_angles = RopeAngles(state.device.memory(), rows, state.config.rope_dim / 2);
+  DraftTables& draft = state.draft;
+  draft.tokens = Staged<TokenId>(state.draft_tables, rows);
+  for (Staged<int32_t>* table : {&draft.positions, &draft.lanes, &draft.window_begin, &draft.window_end,
+                                 &draft.num_fresh, &draft.block_begin, &draft.head_source})
+    *table = Staged<int32_t>(state.draft_tables, rows);
+  draft.shared_begin = Staged<int32_t>(state.draft_tables, 2);
+  state.chain.previous = Staged<TokenId>(state.chain_tables, sequences);
 }
 
 void set_up_weights(State& state) {
@@ -75,12 +93,16 @@ Status stage_inputs(State& state, const RowBatch& batch) {
     if (token < 0 || token >= state.config.vocab_size)
       return invalid_argument("batch: token " + std::to_string(token) + " of a vocabulary of " +
                               std::to_string(state.config.vocab_size));
-    state.work.tokens[row] = token;
+    state.step.tokens[row] = token;
     const bf16* image = batch.image_rows.empty() ? nullptr : batch.image_rows[static_cast<size_t>(row)];
     if (image && !state.config.vision) return invalid_argument("batch: image rows for a model without a vision part");
-    state.work.image_row[row] = image ? num_images : -1;
-    if (image) std::copy_n(image, state.config.hidden, &state.work.image_rows[num_images++ * state.config.hidden]);
+    state.step.image_row[row] = image ? num_images : -1;
+    Buffer<bf16>& images = state.device.is_host() ? state.work.image_rows : state.work.staged_images;
+    if (image) std::copy_n(image, state.config.hidden, &images[num_images++ * state.config.hidden]);
   }
+  if (num_images > 0 && !state.device.is_host())
+    state.device.copy(state.work.image_rows.data(), state.work.staged_images.data(),
+                      num_images * state.config.hidden * static_cast<int64_t>(sizeof(bf16)));
   return {};
 }
 
@@ -101,11 +123,39 @@ Status hash_engram_rows(State& state, const RowBatch& batch) {
   return {};
 }
 
-void copy_block_tables(const RowBatch& batch, const Caches& caches) {
-  for (const SequenceRows& sequence : batch.sequences)
-    for (size_t b = 0; b < sequence.blocks.size() && caches.blocks_per_lane > 0; ++b)
-      caches.block_table[sequence.lane * caches.blocks_per_lane + static_cast<int64_t>(b)] =
-          static_cast<int32_t>(index(sequence.blocks[b]));
+// All rows of all tables through staging memory: behind this the step needs nothing from the host.
+Status bring_engram_rows(State& state) {
+  const EngramConfig& engram = state.config.engram;
+  const int64_t per_token = engram.rows_per_token(), num = state.all.table.num_rows() * per_token,
+                scale_columns = num_scale_blocks(engram.head_dim);
+  for (size_t table = 0; table < engram.layers.size(); ++table) {
+    const int64_t first = static_cast<int64_t>(table) * state.options.rows_max * per_token;
+    uint8_t* codes = state.work.staged_codes.data() + first * engram.head_dim;
+    uint8_t* scales = state.work.staged_scales.data() + first * scale_columns;
+    TRY(state.engram_tables[table].read_rows({&state.work.engram_ids[first], static_cast<size_t>(num)}, codes, scales));
+    const EngramRows rows = engram_rows_of(state, static_cast<int>(table));
+    state.device.copy(rows.codes, codes, num * engram.head_dim);
+    state.device.copy(rows.scales, scales, num * scale_columns);
+  }
+  return {};
+}
+
+// What has changed of the sequences' rows of the block table; mostly a new last block or nothing.
+void copy_block_tables(State& state, const RowBatch& batch, const Caches& caches) {
+  if (caches.blocks_per_lane == 0) return;
+  for (const SequenceRows& sequence : batch.sequences) {
+    const int64_t begin = sequence.lane * caches.blocks_per_lane, num = static_cast<int64_t>(sequence.blocks.size());
+    int64_t first = num;
+    for (int64_t b = num - 1; b >= 0; --b) {
+      const int32_t block = static_cast<int32_t>(index(sequence.blocks[static_cast<size_t>(b)]));
+      if (caches.block_table[begin + b] == block) continue;
+      caches.block_table[begin + b] = block;
+      first = b;
+    }
+    if (caches.device_block_table != caches.block_table)
+      state.device.copy(caches.device_block_table + begin + first, caches.block_table + begin + first,
+                        (num - first) * static_cast<int64_t>(sizeof(int32_t)));
+  }
 }
 
 Status count_logits_rows(State& state) {
@@ -118,12 +168,29 @@ Status count_logits_rows(State& state) {
   return {};
 }
 
-void prepare_groups(State& state) {
+void fill_group_angles(State& state) {
   for (int s = 0; s < state.roles.num_sources(); ++s) {
-    GroupTable& groups = state.groups[static_cast<size_t>(s)];
-    groups.fill(state.all.table, state.caches, s);
+    const GroupTable& groups = state.groups[static_cast<size_t>(s)];
     fill_angles(state, groups.first_positions(), 1, state.group_angles[static_cast<size_t>(s)]);
   }
+}
+
+// Everything that addresses and sizes of a step's launches depend on. Empty: a step whose scores are cut into several
+// tiles, or that scores row by row; those depend on every row's length.
+std::vector<int64_t> step_shape(const State& state) {
+  if (state.options.reproduces_published_key_slot) return {};
+  const int64_t listed = state.config.candidate_blocks * state.config.candidate_block_size;
+  std::vector<int64_t> shape = {0, state.all.table.num_rows(), state.decoder.table.num_rows(), state.num_logits_rows,
+                                state.work.pre.data() < state.work.next_pre.data()};
+  for (const GroupTable& groups : state.groups) shape.push_back(groups.num_groups());
+  for (int s = 0; s < state.roles.num_sources(); ++s)
+    for (const StepRows* rows : {&state.all, &state.boundary}) {
+      const int32_t visible = rows->table.max_visible(s);
+      const int64_t width = score_width(state, visible);
+      if (rows->table.num_rows() * width > state.options.score_entries_max) return {};
+      shape.insert(shape.end(), {width, visible > listed});
+    }
+  return shape;
 }
 
 void fill_row_angles(State& state, StepRows& rows) {
@@ -142,17 +209,16 @@ void capture_features(State& state, int layer) {
                                  .out = {state.work.features.data() + target * hidden, {rows, hidden}, {width, 1}}});
 }
 
-// Sequence rows that give logits, in batch order, into final_rows.
-void gather_logits_rows(State& state) {
-  const RowTable& table = state.rows->table;
-  const int64_t hidden = state.config.hidden;
+// Rows of the decoder table that give logits, in batch order.
+void list_logits_rows(State& state) {
+  const RowTable& table = state.decoder.table;
   int64_t out = 0;
   for (int64_t s = 0; s < table.num_sequences(); ++s) {
     const Range rows = table.sequence_rows(s);
     const int64_t num = table.sequence(s).num_logits_rows;
     CHECK(num <= rows.size());
-    std::copy_n(&state.work.collapsed[(rows.end - num) * hidden], num * hidden, &state.work.final_rows[out * hidden]);
-    out += num;
+    for (int64_t row = rows.end - num; row < rows.end; ++row)
+      state.step.logits_source[out++] = static_cast<int32_t>(row);
   }
 }
 
@@ -165,18 +231,30 @@ void run_head(State& state) {
                                                 .pre = {work.pre.data(), {rows, streams}},
                                                 .out = {work.collapsed.data(), {rows, hidden}}});
   trace_rows(state, state.config.num_layers, "final_h", work.collapsed.data(), {rows, hidden});
-  gather_logits_rows(state);
+  state.kernels.gather_rows(state.context, {.rows = as_bytes(work.collapsed.data(), rows, hidden, hidden),
+                                            .source = {state.step.logits_source.on_device(), {out}},
+                                            .out = as_writable_bytes(work.final_rows.data(), out, hidden, hidden)});
   state.kernels.norm(state.context, {.x = {work.final_rows.data(), {out, hidden}},
-                                     .weight = state.weights.norm,
+                                     .weight = state.views.norm,
                                      .epsilon = state.config.norm_epsilon,
                                      .out = {work.final_norm.data(), {out, hidden}}});
   trace_rows(state, state.config.num_layers, "final_norm", work.final_norm.data(), {out, hidden});
   state.kernels.linear(state.context, {.x = {work.final_norm.data(), {out, hidden}},
-                                       .weight = state.weights.head,
+                                       .weight = state.views.head,
                                        .out_f32 = {work.logits.data(), {out, state.config.vocab_size}}});
+  if (!state.device.is_host())
+    state.device.copy(work.host_logits.data(), work.logits.data(),
+                      out * state.config.vocab_size * static_cast<int64_t>(sizeof(float)));
 }
 
 }  // namespace
+
+EngramRows engram_rows_of(State& state, int table) {
+  const EngramConfig& engram = state.config.engram;
+  const int64_t first = table * state.options.rows_max * engram.rows_per_token();
+  return {state.work.engram_codes.data() + first * engram.head_dim,
+          state.work.engram_scales.data() + first * num_scale_blocks(engram.head_dim)};
+}
 
 void fill_angles(State& state, View<const int32_t, dim::tokens> positions, int kind, RopeAngles& angles) {
   angles.num_rows = positions.size[0];
@@ -226,7 +304,7 @@ void update_streams(State& state, int64_t num_rows) {
                                               .post = {work.post.data(), {num_rows, streams}},
                                               .comb = {work.comb.data(), {num_rows, streams, streams}},
                                               .out = {work.streams.data(), {num_rows, streams, hidden}}});
-  std::copy_n(work.next_pre.data(), num_rows * streams, work.pre.data());
+  std::swap(work.next_pre, work.pre);
 }
 
 Forward::Forward(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -237,8 +315,9 @@ Result<std::unique_ptr<Forward>> Forward::create(const Parts& parts, const Cache
   auto state = std::make_unique<State>(parts, layout, options);
   ASSIGN_OR_RETURN(state->roles, make_layer_roles(state->config));
   TRY(check_parts(parts, options, state->roles));
-  allocate_workspace(*state);
   set_up_rows(*state);
+  set_up_draft(*state);
+  TRY(allocate_workspace(*state));
   set_up_weights(*state);
   return std::unique_ptr<Forward>(new Forward(std::move(state)));
 }
@@ -247,18 +326,28 @@ Status Forward::begin(const RowBatch& batch, const Caches& caches) {
   State& state = *state_;
   state.rows = nullptr;
   state.caches = caches;
+  TRY(state.device.wait_for_mark());  // the tables of the step before have been read
   TRY(state.all.table.fill(batch, caches));
   TRY(stage_inputs(state, batch));
   TRY(count_logits_rows(state));
   TRY(hash_engram_rows(state, batch));
-  copy_block_tables(batch, caches);
+  copy_block_tables(state, batch, caches);
   state.boundary.table.select_decoder(state.all.table, RowTable::Windows::kEncoder);
   state.decoder.table.select_decoder(state.all.table, RowTable::Windows::kDecoder);
   state.drops_rows = state.decoder.table.num_rows() < state.all.table.num_rows();
+  list_logits_rows(state);
+  state.all.table.dropped_ring_offsets(state.boundary.table, state.step.dropped_offsets);
+  for (StepRows* rows : {&state.all, &state.boundary, &state.decoder})
+    rows->shared_begin[1] = static_cast<int32_t>(rows->table.num_rows());
+  for (int s = 0; s < state.roles.num_sources(); ++s)
+    state.groups[static_cast<size_t>(s)].fill(state.all.table, state.caches, s);
+  state.step_tables.upload();
+  if (!state.device.is_host()) TRY(bring_engram_rows(state));
+  state.device.mark();
   fill_row_angles(state, state.all);
   if (state.drops_rows) fill_row_angles(state, state.boundary);
   fill_row_angles(state, state.decoder);
-  prepare_groups(state);
+  fill_group_angles(state);
   state.rows = &state.all;
   return {};
 }
@@ -266,14 +355,14 @@ Status Forward::begin(const RowBatch& batch, const Caches& caches) {
 Status Forward::embed() {
   State& state = *state_;
   const int64_t rows = state.num_rows(), streams = state.config.num_streams;
-  state.kernels.embedding(state.context, {.embed = state.weights.embed,
-                                          .token = {state.work.tokens.data(), {rows}},
-                                          .image_row = {state.work.image_row.data(), {rows}},
+  state.kernels.embedding(state.context, {.embed = state.views.embed,
+                                          .token = {state.step.tokens.on_device(), {rows}},
+                                          .image_row = {state.step.image_row.on_device(), {rows}},
                                           .image_rows = {state.work.image_rows.data(),
                                                          {state.config.vision ? rows : 0, state.config.hidden}},
                                           .out = {state.work.streams.data(), {rows, streams, state.config.hidden}}});
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t s = 0; s < streams; ++s) state.work.pre[row * streams + s] = s == 0 ? 1.0f : 0.0f;
+  state.device.copy(state.work.pre.data(), state.work.first_pre.data(),
+                    rows * streams * static_cast<int64_t>(sizeof(float)));
   return {};
 }
 
@@ -283,17 +372,20 @@ Status Forward::inject_engram(int layer) {
   const int64_t rows = state.num_rows();
   if (table < 0 || rows == 0) return {};
   const EngramConfig& engram = state.config.engram;
-  const EngramWeights& weights = state.weights.layer(layer).engram;
+  const EngramWeights& weights = state.layer_weights(layer).engram;
   Workspace& work = state.work;
   const int64_t per_token = engram.rows_per_token(), hidden = state.config.hidden, streams = state.config.num_streams;
   const int64_t* ids = &work.engram_ids[table * state.options.rows_max * per_token];
-  trace_rows(state, layer, "engram_rows", ids, {rows, per_token});
-  TRY(state.engram_tables[static_cast<size_t>(table)].read_rows({ids, static_cast<size_t>(rows * per_token)},
-                                                                work.engram_codes.data(), work.engram_scales.data()));
-  state.kernels.engram_rows(
-      state.context, {.table = {work.engram_codes.data(), work.engram_scales.data(), rows * per_token, engram.head_dim},
-                      .row = {work.engram_places.data(), {rows, per_token}},
-                      .out = {work.engram_rows.data(), {rows, engram.row_columns()}}});
+  if (state.trace) state.trace({layer, "engram_rows", DType::kI64, ids, {rows, per_token}});
+  // On the host rows are read where they are needed, so that begin()'s prefetch has time; begin() brought them to a
+  // device.
+  const EngramRows read = engram_rows_of(state, table);
+  if (state.device.is_host())
+    TRY(state.engram_tables[static_cast<size_t>(table)].read_rows({ids, static_cast<size_t>(rows * per_token)},
+                                                                  read.codes, read.scales));
+  state.kernels.engram_rows(state.context, {.table = {read.codes, read.scales, rows * per_token, engram.head_dim},
+                                            .row = {work.engram_places.data(), {rows, per_token}},
+                                            .out = {work.engram_rows.data(), {rows, engram.row_columns()}}});
   trace_rows(state, layer, "engram_emb", work.engram_rows.data(), {rows, engram.row_columns()});
   const int64_t width = (streams + 1) * hidden;
   state.kernels.linear(state.context, {.x = {work.engram_rows.data(), {rows, engram.row_columns()}},
@@ -350,7 +442,7 @@ Status Forward::finish() {
   return {};
 }
 
-Status Forward::run() {
+Status Forward::run_ops() {
   TRY(embed());
   for (int layer = 0; layer < state_->config.num_layers; ++layer) {
     TRY(inject_engram(layer));
@@ -359,9 +451,46 @@ Status Forward::run() {
   return finish();
 }
 
-View<const float, dim::rows, dim::vocab> Forward::logits() const {
-  return {state_->work.logits.data(), {state_->num_logits_rows, state_->config.vocab_size}};
+Status Forward::run() {
+  return run_recorded(*state_, step_shape(*state_), [this] { return run_ops(); });
 }
+
+// On a device work of a shape seen before is a graph: its addresses and sizes follow from the shape, its values stand
+// in tables that were filled before.
+Status run_recorded(State& state, const std::vector<int64_t>& shape, const std::function<Status()>& ops) {
+  if (shape.empty() || state.device.is_host() || !state.options.records_graphs || state.trace) return ops();
+  if (state.graphs.size() >= kGraphsMax) state.graphs.clear();
+  StepGraph& graph = state.graphs[shape];
+  if (graph.recorded) {
+    if (graph.swaps_pre) std::swap(state.work.pre, state.work.next_pre);
+    state.rows = graph.rows;
+    graph.recorded->launch();
+    return state.device.status();
+  }
+  if (!graph.has_run) {  // working memory grows and code is loaded outside of a recording
+    graph.has_run = true;
+    return ops();
+  }
+  const float* pre = state.work.pre.data();
+  state.device.begin_graph();
+  const Status status = ops();
+  graph.recorded = state.device.end_graph();
+  TRY(status);
+  TRY(state.device.status());
+  graph.swaps_pre = state.work.pre.data() != pre;
+  graph.rows = state.rows;
+  graph.recorded->launch();
+  return state.device.status();
+}
+
+View<const float, dim::rows, dim::vocab> Forward::logits() const {
+  const State& state = *state_;
+  const float* logits = state.device.is_host() ? state.work.logits.data() : state.work.host_logits.data();
+  static_cast<void>(state.device.wait());  // a fault sticks: wait() tells
+  return {logits, {state.num_logits_rows, state.config.vocab_size}};
+}
+
+Status Forward::wait() const { return state_->device.wait(); }
 
 View<bf16, dim::tokens, dim::streams, dim::hidden> Forward::streams() {
   return {state_->work.streams.data(), {state_->num_rows(), state_->config.num_streams, state_->config.hidden}};
@@ -372,7 +501,7 @@ View<float, dim::tokens, dim::streams> Forward::pre() {
 }
 
 int64_t Forward::draft_block() const { return state_->has_draft() ? state_->config.draft.block_size : 0; }
-int64_t Forward::memory_bytes() const { return workspace_bytes(state_->work); }
+int64_t Forward::memory_bytes() const { return workspace_bytes(*state_); }
 void Forward::set_trace(TraceSink sink) { state_->trace = std::move(sink); }
 
 }  // namespace deepinfer

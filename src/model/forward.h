@@ -5,7 +5,7 @@
 //
 // A step: begin(rows), run(), then logits(); where drafts are wanted, draft(anchors) and draft_logits(i, ...) for i =
 // 0, 1, ... run() writes the row's window KV, global KV, compressor tails and draft rings. All buffers are allocated by
-// create(). Thread: one caller; ops use the context's pool.
+// create(). Thread: one caller; ops use the context's pool or its device.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,7 @@ struct ForwardOptions {
   int64_t draft_sequences_max = 16;
   int64_t score_entries_max = int64_t{1} << 22;  // index scores held at once; never changes a result
   ScoreRounding score_rounding = ScoreRounding::kReference;
+  bool records_graphs = true;  // on a device: a step of a known shape is one launch; never changes a result
   // Test only, see EngineOptions.
   bool reproduces_published_key_slot = false;
 };
@@ -62,6 +63,7 @@ class Forward {
     ExecutionContext context;
     ExpertExchange& exchange;
     const EngramHasher* hasher = nullptr;
+    const WeightViews* device_weights = nullptr;  // where ops run on a device: the weights there
   };
   // Errors: what the configuration asks and no code offers.
   static Result<std::unique_ptr<Forward>> create(const Parts& parts, const CacheLayout& layout,
@@ -74,6 +76,9 @@ class Forward {
   Status run();
   // Logits of the rows asked for, in batch order.
   View<const float, dim::rows, dim::vocab> logits() const;
+  // For everything given to the device so far: run() and draft() return before they are done there, logits() and
+  // draft_logits() wait. Errors: internal, the first fault of the device.
+  Status wait() const;
 
   // The parallel part of drafting: all block rows through the draft layers. Requires run() before.
   Status draft(std::span<const DraftSequence> sequences, const Caches& caches);
@@ -98,6 +103,7 @@ class Forward {
 
  private:
   explicit Forward(std::unique_ptr<State> state);
+  Status run_ops();
   std::unique_ptr<State> state_;
 };
 

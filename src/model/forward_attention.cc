@@ -18,23 +18,30 @@ void let_rows_go(State& state, int layer) {
   const RowTable& all = state.all.table;
   const RowTable& kept = state.boundary.table;
   const int64_t rows = all.num_rows(), streams = config.num_streams, hidden = config.hidden;
-  all.dropped_ring_offsets(kept, {work.offsets.data(), {rows}});
   state.kernels.scatter_rows(state.context, {.rows = {work.fresh.data(), {rows, state.layout.window_row_bytes}},
                                              .base = state.caches.ring_base(layer),
-                                             .offset_bytes = {work.offsets.data(), {rows}}});
-  gather_rows(kept, work.fresh.data(), state.layout.window_row_bytes);
-  gather_rows(kept, work.streams.data(), streams * hidden);
-  gather_rows(kept, work.input.data(), hidden);
-  gather_rows(kept, work.next_pre.data(), streams);
-  gather_rows(kept, work.post.data(), streams);
-  gather_rows(kept, work.comb.data(), streams * streams);
-  if (!state.layout.sources.empty()) gather_rows(kept, work.selected.data(), config.index_top_k);
-  if (work.candidates.size() > 0) gather_rows(kept, work.candidates.data(), config.candidate_blocks);
+                                             .offset_bytes = {state.step.dropped_offsets.on_device(), {rows}}});
+  keep_rows(state, kept, work.fresh.data(), rows, state.layout.window_row_bytes);
+  keep_rows(state, kept, work.streams.data(), rows, streams * hidden);
+  keep_rows(state, kept, work.input.data(), rows, hidden);
+  keep_rows(state, kept, work.next_pre.data(), rows, streams);
+  keep_rows(state, kept, work.post.data(), rows, streams);
+  keep_rows(state, kept, work.comb.data(), rows, streams * streams);
+  if (!state.layout.sources.empty()) keep_rows(state, kept, work.selected.data(), rows, config.index_top_k);
+  if (work.candidates.size() > 0) keep_rows(state, kept, work.candidates.data(), rows, config.candidate_blocks);
   if (state.has_draft())
-    gather_rows(kept, work.features.data(), hidden * static_cast<int64_t>(config.draft.target_layers.size()));
+    keep_rows(state, kept, work.features.data(), rows,
+              hidden * static_cast<int64_t>(config.draft.target_layers.size()));
   const int64_t per_token = config.engram.rows_per_token();
-  for (size_t table = 0; table < config.engram.layers.size(); ++table)
-    gather_rows(kept, &work.engram_ids[static_cast<int64_t>(table) * state.options.rows_max * per_token], per_token);
+  for (size_t table = 0; table < config.engram.layers.size(); ++table) {
+    int64_t* ids = &work.engram_ids[static_cast<int64_t>(table) * state.options.rows_max * per_token];
+    for (int64_t row = 0; row < kept.num_rows(); ++row)
+      if (kept.source(row) != row) std::copy_n(ids + kept.source(row) * per_token, per_token, ids + row * per_token);
+    if (state.device.is_host()) continue;
+    const EngramRows brought = engram_rows_of(state, static_cast<int>(table));
+    keep_rows(state, kept, brought.codes, rows, per_token * config.engram.head_dim);
+    keep_rows(state, kept, brought.scales, rows, per_token * num_scale_blocks(config.engram.head_dim));
+  }
   state.rows = &state.boundary;
 }
 

@@ -12,32 +12,38 @@ namespace {
 
 using State = Forward::State;
 
-// Block rows stand sequence by sequence: [anchor, noise, noise, ...] at positions P, P+1, ...
-void stage_block(State& state, std::span<const DraftSequence> sequences) {
-  Workspace& work = state.work;
+// Block rows stand sequence by sequence: [anchor, noise, noise, ...] at positions P, P+1, ... Rows of the head stand
+// position by position, [block, sequences], so that one step of the chain is one run of rows.
+void fill_draft_tables(State& state, std::span<const DraftSequence> sequences) {
+  DraftTables& draft = state.draft;
   const ModelConfig& config = state.config;
-  const int64_t block = config.draft.block_size, streams = config.num_streams;
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    const DraftSequence& sequence = sequences[s];
+  const int64_t block = config.draft.block_size, num = static_cast<int64_t>(sequences.size());
+  for (int64_t s = 0; s < num; ++s) {
+    const DraftSequence& sequence = sequences[static_cast<size_t>(s)];
     for (int64_t i = 0; i < block; ++i) {
-      const int64_t row = static_cast<int64_t>(s) * block + i;
-      work.tokens[row] = i == 0 ? sequence.anchor : config.draft.noise_token_id;
-      work.image_row[row] = -1;
-      work.draft_positions[row] = static_cast<int32_t>(sequence.position + i);
-      work.draft_lanes[row] = sequence.lane;
-      work.draft_window_begin[row] = static_cast<int32_t>(sequence.window_begin);
-      work.draft_window_end[row] = static_cast<int32_t>(sequence.position);
-      work.draft_num_fresh[row] = 0;
-      work.draft_block_begin[row] = static_cast<int32_t>(static_cast<int64_t>(s) * block);
-      for (int64_t i_stream = 0; i_stream < streams; ++i_stream)
-        work.pre[row * streams + i_stream] = i_stream == 0 ? 1.0f : 0.0f;
+      const int64_t row = s * block + i;
+      draft.tokens[row] = i == 0 ? sequence.anchor : config.draft.noise_token_id;
+      draft.positions[row] = static_cast<int32_t>(sequence.position + i);
+      draft.lanes[row] = sequence.lane;
+      draft.window_begin[row] = static_cast<int32_t>(sequence.window_begin);
+      draft.window_end[row] = static_cast<int32_t>(sequence.position);
+      draft.num_fresh[row] = 0;
+      draft.block_begin[row] = static_cast<int32_t>(s * block);
+      draft.head_source[i * num + s] = static_cast<int32_t>(row);
     }
   }
-  const int64_t rows = state.num_draft_rows;
-  fill_angles(state, {work.draft_positions.data(), {rows}}, 0, state.draft_angles);
-  state.kernels.embedding(state.context, {.embed = state.weights.embed,
-                                          .token = {work.tokens.data(), {rows}},
-                                          .out = {work.streams.data(), {rows, streams, config.hidden}}});
+  draft.shared_begin[1] = static_cast<int32_t>(num * block);
+}
+
+void stage_block(State& state) {
+  const ModelConfig& config = state.config;
+  const int64_t rows = state.num_draft_rows, streams = config.num_streams;
+  fill_angles(state, {state.draft.positions.on_device(), {rows}}, 0, state.draft_angles);
+  state.kernels.embedding(state.context, {.embed = state.views.embed,
+                                          .token = {state.draft.tokens.on_device(), {rows}},
+                                          .out = {state.work.streams.data(), {rows, streams, config.hidden}}});
+  state.device.copy(state.work.pre.data(), state.work.first_pre.data(),
+                    rows * streams * static_cast<int64_t>(sizeof(float)));
 }
 
 // Keys: the ring below the anchor, then all rows of the own block. The block's keys are never stored.
@@ -56,14 +62,14 @@ void attend_block(State& state, int layer) {
                                                  .sink = state.layer_weights(layer).attention.sink,
                                                  .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
                                                  .window = config.window,
-                                                 .lane = {work.draft_lanes.data(), {rows}},
-                                                 .window_end = {work.draft_window_end.data(), {rows}},
-                                                 .window_begin = {work.draft_window_begin.data(), {rows}},
-                                                 .num_fresh = {work.draft_num_fresh.data(), {rows}},
+                                                 .lane = {state.draft.lanes.on_device(), {rows}},
+                                                 .window_end = {state.draft.window_end.on_device(), {rows}},
+                                                 .window_begin = {state.draft.window_begin.on_device(), {rows}},
+                                                 .num_fresh = {state.draft.num_fresh.on_device(), {rows}},
                                                  .fresh = {work.fresh.data(), {rows, state.layout.window_row_bytes}},
                                                  .ring = state.caches.ring(layer),
                                                  .block_rows = config.draft.block_size,
-                                                 .block_begin = {work.draft_block_begin.data(), {rows}},
+                                                 .block_begin = {state.draft.block_begin.on_device(), {rows}},
                                                  .out = {work.o.data(), {rows, config.num_heads, config.head_dim}}});
   trace_rows(state, layer, "attn_o", work.o.data(), {rows, config.num_heads, config.head_dim});
   project_output(state, layer, rows, state.draft_angles);
@@ -82,26 +88,45 @@ Status run_draft_layer(State& state, int layer) {
   return run_moe_sublayer(state, layer, rows, nullptr);
 }
 
-// Rows of the head stand position by position, [block, sequences], so that one step of the chain is one run of rows.
 void run_draft_head(State& state) {
   Workspace& work = state.work;
   const ModelConfig& config = state.config;
   const int64_t rows = state.num_draft_rows, hidden = config.hidden, streams = config.num_streams;
-  const int64_t block = config.draft.block_size, sequences = state.num_draft_sequences;
   state.kernels.stream_collapse(state.context, {.x = {work.streams.data(), {rows, streams, hidden}},
                                                 .pre = {work.pre.data(), {rows, streams}},
                                                 .out = {work.collapsed.data(), {rows, hidden}}});
   trace_rows(state, state.roles.num_layers(), "draft_h", work.collapsed.data(), {rows, hidden});
-  for (int64_t s = 0; s < sequences; ++s)
-    for (int64_t i = 0; i < block; ++i)
-      std::copy_n(&work.collapsed[(s * block + i) * hidden], hidden, &work.final_rows[(i * sequences + s) * hidden]);
+  state.kernels.gather_rows(state.context, {.rows = as_bytes(work.collapsed.data(), rows, hidden, hidden),
+                                            .source = {state.draft.head_source.on_device(), {rows}},
+                                            .out = as_writable_bytes(work.final_rows.data(), rows, hidden, hidden)});
   state.kernels.norm(state.context, {.x = {work.final_rows.data(), {rows, hidden}},
-                                     .weight = state.weights.draft.norm,
+                                     .weight = state.views.draft.norm,
                                      .epsilon = config.norm_epsilon,
                                      .out = {work.final_norm.data(), {rows, hidden}}});
   state.kernels.linear(state.context, {.x = {work.final_norm.data(), {rows, hidden}},
-                                       .weight = state.weights.head,
+                                       .weight = state.views.head,
                                        .out_f32 = {work.draft_logits.data(), {rows, config.vocab_size}}});
+}
+
+// Markov rows of the tokens before, alone and behind the rows of position i.
+void gather_chain_inputs(State& state, int64_t i) {
+  Workspace& work = state.work;
+  const int64_t num = state.num_draft_sequences, rank = state.config.draft.markov_rank, hidden = state.config.hidden,
+                width = hidden + rank;
+  const Bf16Matrix& embed = state.views.draft.markov_embed;
+  const View<const int32_t, dim::entries> previous(state.chain.previous.on_device(), {num});
+  const auto markov = as_bytes(embed.data, embed.out, rank, rank);
+  state.kernels.gather_rows(
+      state.context,
+      {.rows = markov, .source = previous, .out = as_writable_bytes(work.markov.data(), num, rank, rank)});
+  state.kernels.gather_rows(state.context,
+                            {.rows = markov,
+                             .source = previous,
+                             .out = as_writable_bytes(work.confidence_in.data() + hidden, num, rank, width)});
+  state.kernels.gather_rows(state.context,
+                            {.rows = as_bytes(work.final_rows.data(), state.num_draft_rows, hidden, hidden),
+                             .source = {work.row_numbers.data() + i * num, {num}},
+                             .out = as_writable_bytes(work.confidence_in.data(), num, hidden, width)});
 }
 
 }  // namespace
@@ -113,11 +138,11 @@ void run_draft_context(State& state) {
   const int64_t rows = table.num_rows(), hidden = config.hidden,
                 width = hidden * static_cast<int64_t>(config.draft.target_layers.size());
   state.kernels.linear(state.context, {.x = {work.features.data(), {rows, width}},
-                                       .weight = state.weights.draft.main_proj,
+                                       .weight = state.views.draft.main_proj,
                                        .round_activation = true,
                                        .out = {work.main_x.data(), {rows, hidden}}});
   state.kernels.norm(state.context, {.x = {work.main_x.data(), {rows, hidden}},
-                                     .weight = state.weights.draft.main_norm,
+                                     .weight = state.views.draft.main_norm,
                                      .epsilon = config.norm_epsilon,
                                      .out = {work.main_x.data(), {rows, hidden}}});
   trace_rows(state, state.config.num_layers, "main_x", work.main_x.data(), {rows, hidden});
@@ -147,10 +172,15 @@ Status Forward::draft(std::span<const DraftSequence> sequences, const Caches& ca
   state.num_draft_sequences = num;
   state.num_draft_rows = num * state.config.draft.block_size;
   if (num == 0) return {};
-  stage_block(state, sequences);
-  for (int l = state.config.num_layers; l < state.roles.num_layers(); ++l) TRY(run_draft_layer(state, l));
-  run_draft_head(state);
-  return {};
+  TRY(state.device.wait());  // the tables of the draft before have been read
+  fill_draft_tables(state, sequences);
+  state.draft_tables.upload();
+  return run_recorded(state, {1, num, state.work.pre.data() < state.work.next_pre.data()}, [&]() -> Status {
+    stage_block(state);
+    for (int l = state.config.num_layers; l < state.roles.num_layers(); ++l) TRY(run_draft_layer(state, l));
+    run_draft_head(state);
+    return {};
+  });
 }
 
 View<const float, dim::rows, dim::vocab> Forward::draft_logits(int64_t i, std::span<const TokenId> previous,
@@ -162,23 +192,29 @@ View<const float, dim::rows, dim::vocab> Forward::draft_logits(int64_t i, std::s
                 width = hidden + rank;
   CHECK(i >= 0 && i < config.draft.block_size && static_cast<int64_t>(previous.size()) == num &&
         static_cast<int64_t>(confidences.size()) == num);
-  float* logits = work.draft_logits.data() + i * num * config.vocab_size;
-  for (int64_t s = 0; s < num; ++s) {
-    const bf16* embed = state.weights.draft.markov_embed.row(previous[static_cast<size_t>(s)]);
-    std::copy_n(embed, rank, &work.markov[s * rank]);
-    std::copy_n(&work.final_rows[(i * num + s) * hidden], hidden, &work.confidence_in[s * width]);
-    std::copy_n(embed, rank, &work.confidence_in[s * width + hidden]);
-  }
+  const int64_t first = i * num * config.vocab_size;
+  float* logits = work.draft_logits.data() + first;
+  for (int64_t s = 0; s < num; ++s) state.chain.previous[s] = previous[static_cast<size_t>(s)];
+  state.chain_tables.upload();
+  gather_chain_inputs(state, i);
   state.kernels.linear(state.context, {.x = {work.markov.data(), {num, rank}},
-                                       .weight = state.weights.draft.markov_head,
+                                       .weight = state.views.draft.markov_head,
                                        .out_f32 = {logits, {num, config.vocab_size}},
                                        .add = true});
-  const Bf16Vector& projection = state.weights.draft.confidence;
+  const Bf16Vector& projection = state.views.draft.confidence;
   state.kernels.linear(state.context, {.x = {work.confidence_in.data(), {num, width}},
                                        .weight = Bf16Matrix{projection.data, 1, width},
                                        .out_f32 = {work.confidence.data(), {num, 1}}});
-  std::copy_n(work.confidence.data(), num, confidences.data());
-  return {logits, {num, config.vocab_size}};
+  if (state.device.is_host()) {
+    std::copy_n(work.confidence.data(), num, confidences.data());
+    return {logits, {num, config.vocab_size}};
+  }
+  const int64_t float_bytes = static_cast<int64_t>(sizeof(float));
+  state.device.copy(work.host_draft_logits.data() + first, logits, num * config.vocab_size * float_bytes);
+  state.device.copy(work.host_confidence.data(), work.confidence.data(), num * float_bytes);
+  static_cast<void>(state.device.wait());  // a fault sticks: wait() tells
+  std::copy_n(work.host_confidence.data(), num, confidences.data());
+  return {work.host_draft_logits.data() + first, {num, config.vocab_size}};
 }
 
 }  // namespace deepinfer

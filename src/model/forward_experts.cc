@@ -52,7 +52,9 @@ ExpertAssignments plan(State& state, int64_t rows, int64_t choices, int64_t expe
           {work.assignment_weight.data(), {num}}};
 }
 
+// On a device every scale was looked at when the weights were brought there.
 Status touch_experts(const State& state, int layer, const ExpertAssignments& assignments) {
+  if (!state.device.is_host()) return {};
   const int64_t experts = assignments.begin.size[0] - 1;
   for (int64_t e = 0; e < experts; ++e)
     if (assignments.begin(e) < assignments.begin(e + 1)) TRY(state.weights.touch_expert(layer, static_cast<int>(e)));
@@ -61,11 +63,9 @@ Status touch_experts(const State& state, int layer, const ExpertAssignments& ass
 
 void run_shared(State& state, int layer, int64_t rows) {
   Workspace& work = state.work;
-  work.shared_begin[0] = 0;
-  work.shared_begin[1] = static_cast<int32_t>(rows);
   state.kernels.experts(state.context, {.x = {work.input.data(), {rows, state.config.hidden}},
                                         .experts = state.shared[static_cast<size_t>(layer)],
-                                        .begin = {work.shared_begin.data(), {2}},
+                                        .begin = {state.shared_begin().on_device(), {2}},
                                         .swiglu_limit = state.config.swiglu_limit,
                                         .out = {work.shared_out.data(), {rows, state.config.hidden}}});
   trace_rows(state, layer, "shared_out", work.shared_out.data(), {rows, state.config.hidden});

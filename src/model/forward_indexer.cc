@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a kv source writes for the layers behind it, and which entries an index source selects (model.md 3.5-3.7).
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "model/forward_state.h"
@@ -145,16 +146,6 @@ IndexScoresParams score_params(State& state, const ScoreTile& tile, int64_t widt
           .scores = {work.scores.data(), {num, width}}};
 }
 
-// A sequence too short to fill the candidate list keeps all its blocks.
-void list_all_blocks(State& state, Range rows, View<const int32_t, dim::tokens> num_visible) {
-  const int64_t blocks = state.config.candidate_blocks, size = state.config.candidate_block_size;
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
-    const int64_t listed = ceil_div<int64_t>(num_visible(row), size);
-    int32_t* out = &state.work.candidates[row * blocks];
-    for (int64_t b = 0; b < blocks; ++b) out[b] = b < listed ? static_cast<int32_t>(b) : kNoEntry;
-  }
-}
-
 void select_tile(State& state, int layer, const ScoreTile& tile) {
   Workspace& work = state.work;
   const ModelConfig& config = state.config;
@@ -162,11 +153,10 @@ void select_tile(State& state, int layer, const ScoreTile& tile) {
   const RowTable& table = state.rows->table;
   const int64_t begin = tile.rows.begin, num = tile.rows.size(), top_k = config.index_top_k,
                 blocks = config.candidate_blocks;
-  const auto num_visible = table.num_visible(role.source);
-  const auto visible = num_visible.rows(begin, tile.rows.end);
+  const auto visible = table.num_visible(role.source).rows(begin, tile.rows.end);
   const int block_size = config.candidate_block_size;
   const bool filters = tile.num_blocks > 0;
-  const int64_t width = filters ? tile.num_blocks * block_size : tile.max_visible;
+  const int64_t width = filters ? tile.num_blocks * block_size : score_width(state, tile.max_visible);
   View<const int32_t, dim::tokens, dim::blocks> candidates;
   if (filters) candidates = {work.candidates.data() + begin * blocks, {num, tile.num_blocks}, {blocks, 1}};
   TopKParams pick{.num_visible = visible,
@@ -180,21 +170,19 @@ void select_tile(State& state, int layer, const ScoreTile& tile) {
     scores.candidate_block_size = block_size;
     state.kernels.index_scores(state.context, scores);
     pick.scores = {work.scores.data(), {num, width}};
-    if (role.makes_candidates)
-      state.kernels.candidate_blocks(state.context, {.scores = pick.scores,
-                                                     .num_visible = visible,
-                                                     .block_size = block_size,
-                                                     .out = {work.candidates.data() + begin * blocks, {num, blocks}}});
-  } else if (role.makes_candidates) {
-    list_all_blocks(state, tile.rows, num_visible);
   }
+  if (role.makes_candidates)  // without scores the sequences are too short to fill the list: all their blocks stay
+    state.kernels.candidate_blocks(state.context, {.scores = pick.scores,
+                                                   .num_visible = visible,
+                                                   .block_size = block_size,
+                                                   .out = {work.candidates.data() + begin * blocks, {num, blocks}}});
   state.kernels.top_k(state.context, pick);
 }
 
 bool is_decode_row(const RowTable& table, int64_t row) {
   for (int64_t s = 0; s < table.num_sequences(); ++s)
     if (const Range rows = table.sequence_rows(s); row >= rows.begin && row < rows.end)
-      return rows.size() == 1 && table.positions()(row) > 0;
+      return rows.size() == 1 && table.position(row) > 0;
   return false;
 }
 
@@ -203,16 +191,16 @@ ScoreTile next_tile(const State& state, int layer, int64_t begin) {
   const LayerRole& role = state.role(layer);
   const RowTable& table = state.rows->table;
   const ModelConfig& config = state.config;
-  const auto visible = table.num_visible(role.source);
   ScoreTile tile{.rows = {begin, begin}, .keys = role.source};
   if (state.options.reproduces_published_key_slot) {
     tile.rows.end = begin + 1;
-    tile.max_visible = visible(begin);
-    tile.keys = key_source(state, layer, table.positions()(begin), is_decode_row(table, begin));
+    tile.max_visible = table.visible(role.source, begin);
+    tile.keys = key_source(state, layer, table.position(begin), is_decode_row(table, begin));
   } else {
     while (tile.rows.end < table.num_rows()) {
-      const int32_t widest = std::max(tile.max_visible, visible(tile.rows.end));
-      if (!tile.rows.empty() && (tile.rows.size() + 1) * widest > state.options.score_entries_max) break;
+      const int32_t widest = std::max(tile.max_visible, table.visible(role.source, tile.rows.end));
+      const int64_t entries = (tile.rows.size() + 1) * score_width(state, widest);
+      if (!tile.rows.empty() && entries > state.options.score_entries_max) break;
       tile.max_visible = widest;
       ++tile.rows.end;
     }
@@ -223,6 +211,13 @@ ScoreTile next_tile(const State& state, int layer, int64_t begin) {
 }
 
 }  // namespace
+
+int64_t score_width(const State& state, int64_t max_visible) {
+  if (max_visible <= state.config.index_top_k) return 0;  // all are taken
+  if (state.device.is_host()) return max_visible;
+  return round_up(max_visible, std::max<int64_t>(
+                                   1024, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(max_visible))) / 8));
+}
 
 void write_keys(State& state, int layer) {
   make_latents(state, layer);

@@ -2,7 +2,10 @@
 // What the files of the forward pass share: the model, the step's rows and the work buffers. Internal to forward*.cc.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +14,7 @@
 #include "model/layer_roles.h"
 #include "model/row_table.h"
 #include "tensor/buffer.h"
+#include "tensor/staged_tables.h"
 
 namespace deepinfer {
 
@@ -19,7 +23,8 @@ struct RopeAngles {
   Buffer<float> cos, sin;
   int64_t num_rows = 0, num_pairs = 0;
   RopeAngles() = default;
-  RopeAngles(int64_t rows_max, int64_t pairs) : cos(rows_max * pairs), sin(rows_max * pairs), num_pairs(pairs) {}
+  RopeAngles(Memory& memory, int64_t rows_max, int64_t pairs)
+      : cos(memory, rows_max * pairs), sin(memory, rows_max * pairs), num_pairs(pairs) {}
   View<const float, dim::tokens, dim::rope_pairs> cosines() const { return {cos.data(), {num_rows, num_pairs}}; }
   View<const float, dim::tokens, dim::rope_pairs> sines() const { return {sin.data(), {num_rows, num_pairs}}; }
 };
@@ -28,41 +33,70 @@ struct RopeAngles {
 struct StepRows {
   RowTable table;
   RopeAngles angles[2];
+  Staged<int32_t> shared_begin;  // [2]: all rows belong to the shared expert
 };
 
-// Buffers of the layers, sized from rows_max once. Names follow the golden traces.
+// What the host fills for a step, besides the row tables.
+struct StepTables {
+  Staged<TokenId> tokens;
+  Staged<int32_t> image_row;        // [rows]
+  Staged<int32_t> logits_source;    // [logits rows]: row of the decoder table
+  Staged<int64_t> dropped_offsets;  // [rows]
+};
+
+// What it fills for a draft, and for one position of its chain.
+struct DraftTables {
+  Staged<TokenId> tokens;
+  Staged<int32_t> positions, lanes, window_begin, window_end, num_fresh, block_begin;  // [draft rows]
+  Staged<int32_t> head_source;   // [draft rows]: position-major to sequence-major
+  Staged<int32_t> shared_begin;  // [2]
+};
+struct ChainTables {
+  Staged<TokenId> previous;  // [sequences]
+};
+
+// Buffers of the layers, in the device's memory, sized from rows_max once. Names follow the golden traces.
 struct Workspace {
   Buffer<bf16> streams, collapsed, input, output;  // [rows, S*D], [rows, D] x3
   Buffer<float> pre, next_pre, post, comb;         // [rows, S], [rows, S], [rows, S], [rows, S*S]
-  Buffer<bf16> qr, q, kv, o, z;           // [rows, q_rank], [rows, H*hd], [rows, hd], [rows, H*hd], [rows, groups*rank]
-  Buffer<uint8_t> fresh, fresh_selected;  // [rows, window_row_bytes]
-  Buffer<float> pool_kv, pool_gate;       // [rows, hd]
-  Buffer<bf16> latent, index_key;         // [rows, hd], [rows, index_head_dim]
-  Buffer<bf16> index_q, index_weight;     // [rows, index_heads*index_head_dim], [rows, index_heads]
-  Buffer<float> scores;                   // [score_entries_max]
-  Buffer<int32_t> selected, candidates;   // [rows, top_k], [rows, candidate_blocks]
+  Buffer<bf16> qr, q, kv, o, z;          // [rows, q_rank], [rows, H*hd], [rows, hd], [rows, H*hd], [rows, groups*rank]
+  Buffer<uint8_t> fresh;                 // [rows, window_row_bytes]
+  Buffer<float> pool_kv, pool_gate;      // [rows, hd]
+  Buffer<bf16> latent, index_key;        // [rows, hd], [rows, index_head_dim]
+  Buffer<bf16> index_q, index_weight;    // [rows, index_heads*index_head_dim], [rows, index_heads]
+  Buffer<float> scores;                  // [score_entries_max]
+  Buffer<int32_t> selected, candidates;  // [rows, top_k], [rows, candidate_blocks]
   Buffer<float> router_logits, expert_weight, assignment_weight;
-  Buffer<int32_t> expert, expert_begin, assignment_row, assignment, shared_begin;
+  Buffer<int32_t> expert, expert_begin, assignment_row, assignment;
   Buffer<bf16> expert_out, shared_out;          // [rows*choices, D], [rows, D]
   Buffer<bf16> engram_rows, engram_kv;          // [rows, row_columns], [rows, (S+1)*D]
-  Buffer<int64_t> engram_ids, engram_places;    // [tables, rows, rows_per_token], [rows, rows_per_token] = 0, 1, 2 ...
-  Buffer<uint8_t> engram_codes, engram_scales;  // staged table rows
-  Buffer<int64_t> offsets;                      // [rows]
-  Buffer<bf16> image_rows;                      // [rows, D]
-  Buffer<int32_t> image_row;                    // [rows]
+  Buffer<int64_t> engram_ids;                   // [tables, rows, rows_per_token], on the host
+  Buffer<int64_t> engram_places;                // [rows, rows_per_token] = 0, 1, 2 ...
+  Buffer<uint8_t> engram_codes, engram_scales;  // [tables, rows, rows_per_token] rows of the tables
+  Buffer<uint8_t> staged_codes, staged_scales;  // the same as the host reads them; empty where ops run on the host
+  Buffer<bf16> image_rows, staged_images;       // [rows, D], likewise
   Buffer<bf16> features, main_x;                // [rows, targets*D], [rows, D]
   Buffer<bf16> final_rows, final_norm;          // [max(logits rows, draft rows), D]
   Buffer<float> logits, draft_logits;
+  Buffer<float> host_logits, host_draft_logits, host_confidence;  // the same for the host to read; empty likewise
+  Buffer<int32_t> row_numbers;                                    // [draft rows] = 0, 1, 2 ...
   Buffer<bf16> markov, confidence_in;  // [sequences, markov_rank], [sequences, D + markov_rank]
-  Buffer<float> confidence, mean_weight;
-  Buffer<TokenId> tokens;
-  Buffer<int32_t> draft_positions, draft_lanes, draft_window_begin, draft_window_end, draft_num_fresh,
-      draft_block_begin;
+  Buffer<float> confidence;
+  Buffer<float> mean_weight, first_pre;  // [rows, S] constants: 1/S everywhere; 1 for the first stream, else 0
 };
+
+// A step's launches once recorded, and what they leave behind on the host.
+struct StepGraph {
+  bool has_run = false, swaps_pre = false;
+  const StepRows* rows = nullptr;
+  std::unique_ptr<DeviceGraph> recorded;
+};
+inline constexpr size_t kGraphsMax = 128;
 
 struct Forward::State {
   Forward::Parts parts;
-  const ModelWeights& weights;
+  const ModelWeights& weights;  // the checkpoint on the host
+  const WeightViews& views;     // what ops read
   const ModelConfig& config;
   const KernelTable& kernels;
   ExecutionContext context;
@@ -73,6 +107,12 @@ struct Forward::State {
   std::vector<std::vector<ExpertMatrices>> shared;   // per layer, one
   std::vector<MappedEngramTable> engram_tables;
   Buffer<float> frequencies[2];
+  Device& device;
+  std::map<std::vector<int64_t>, StepGraph> graphs;  // by shape
+  StagedTables step_tables, draft_tables, chain_tables;
+  StepTables step;
+  DraftTables draft;
+  ChainTables chain;
   Workspace work;
 
   // The step.
@@ -90,29 +130,61 @@ struct Forward::State {
   State(const Forward::Parts& p, const CacheLayout& l, const ForwardOptions& o)
       : parts(p),
         weights(p.weights),
+        views(p.device_weights ? *p.device_weights : p.weights),
         config(p.weights.config()),
         kernels(p.kernels),
         context(p.context),
         layout(l),
-        options(o) {}
+        options(o),
+        device(p.context.device ? *p.context.device : host_device()),
+        step_tables(device),
+        draft_tables(device),
+        chain_tables(device) {}
 
   const LayerWeights& layer_weights(int layer) const {
-    return layer < config.num_layers ? weights.layer(layer)
-                                     : weights.draft.layers[static_cast<size_t>(layer - config.num_layers)];
+    return layer < config.num_layers ? views.layers[static_cast<size_t>(layer)]
+                                     : views.draft.layers[static_cast<size_t>(layer - config.num_layers)];
   }
   const LayerRole& role(int layer) const { return roles.layers[static_cast<size_t>(layer)]; }
   int64_t num_rows() const { return rows ? rows->table.num_rows() : 0; }
+  // Begin of the shared expert's one range of rows: of this step's rows, or of the draft's.
+  const Staged<int32_t>& shared_begin() const { return rows ? rows->shared_begin : draft.shared_begin; }
   bool has_draft() const { return !weights.draft.layers.empty() && config.draft.block_size > 0; }
 };
 
-void allocate_workspace(Forward::State& state);
-int64_t workspace_bytes(const Workspace& work);
+// The tables are reserved before; all of them get their memory here.
+Status allocate_workspace(Forward::State& state);
+int64_t workspace_bytes(const Forward::State& state);
+
+// Device memory with the given values.
+template <typename T>
+Buffer<T> constant_buffer(Device& device, std::span<const T> values) {
+  const int64_t size = static_cast<int64_t>(values.size());
+  Buffer<T> staged(device.staging(), size), buffer(device.memory(), size);
+  if (!staged.data() || !buffer.data()) return {};
+  std::copy(values.begin(), values.end(), staged.data());
+  device.copy(buffer.data(), staged.data(), buffer.size_bytes());
+  return device.wait().ok() ? std::move(buffer) : Buffer<T>();
+}
 
 // One sublayer input to output, [rows, D] each; `work.input` holds the normed input, `work.output` receives the result.
 // Attention of the last kv source writes keys for all rows and leaves streams, pre, input and selections at the rows
 // that go on.
 void run_attention(Forward::State& state, int layer);
 Status run_experts(Forward::State& state, int layer, int64_t num_rows, const uint8_t* is_image);
+
+// Where the rows of an Engram table stand for ops: [rows, rows_per_token] rows, each table in its place.
+struct EngramRows {
+  uint8_t* codes = nullptr;
+  uint8_t* scales = nullptr;
+};
+EngramRows engram_rows_of(Forward::State& state, int table);
+
+// Entries of one row of index scores: on a device a step of a size, so that steps of a shape are alike as they grow.
+int64_t score_width(const Forward::State& state, int64_t max_visible);
+
+// `shape` says all that the ops' addresses and sizes depend on; empty: they run unrecorded.
+Status run_recorded(Forward::State& state, const std::vector<int64_t>& shape, const std::function<Status()>& ops);
 
 // Shared by backbone and draft layers. Streams and pre hold num_rows rows.
 void collapse_and_norm(Forward::State& state, const float* pre, const Bf16Vector& weight, int64_t num_rows);
@@ -139,14 +211,21 @@ void trace_rows(const Forward::State& state, int layer, std::string_view name, c
   if constexpr (std::is_same_v<T, float>) dtype = DType::kF32;
   if constexpr (std::is_same_v<T, int64_t>) dtype = DType::kI64;
   if constexpr (std::is_same_v<T, uint8_t>) dtype = DType::kU8;
-  state.trace(TraceTensor{layer, name, dtype, data, std::move(shape)});
+  if (state.device.is_host()) return state.trace(TraceTensor{layer, name, dtype, data, std::move(shape)});
+  int64_t size = 1;
+  for (const int64_t extent : shape) size *= extent;
+  Buffer<T> staged(state.device.staging(), size);
+  state.device.copy(staged.data(), data, staged.size_bytes());
+  if (state.device.wait().ok()) state.trace(TraceTensor{layer, name, dtype, staged.data(), std::move(shape)});
 }
 
+// Rows of a step's buffer that go on move up, in place.
 template <typename T>
-void gather_rows(const RowTable& table, T* data, int64_t row_elements) {  // in place: sources ascend
-  for (int64_t row = 0; row < table.num_rows(); ++row)
-    if (table.source(row) != row)
-      std::copy_n(data + table.source(row) * row_elements, row_elements, data + row * row_elements);
+void keep_rows(const Forward::State& state, const RowTable& kept, T* data, int64_t num_rows, int64_t row_elements) {
+  state.kernels.gather_rows(state.context,
+                            {.rows = as_bytes(data, num_rows, row_elements, row_elements),
+                             .source = kept.sources(),
+                             .out = as_writable_bytes(data, kept.num_rows(), row_elements, row_elements)});
 }
 
 }  // namespace deepinfer

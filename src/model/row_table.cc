@@ -6,19 +6,19 @@
 
 namespace deepinfer {
 
-RowTable::RowTable(const CacheLayout& layout, int64_t rows_max)
+RowTable::RowTable(const CacheLayout& layout, int64_t rows_max, StagedTables& tables)
     : layout_(layout),
       rows_max_(rows_max),
       max_visible_(layout.sources.size(), 0),
-      source_(rows_max),
-      position_(rows_max),
-      lane_(rows_max),
-      window_begin_(rows_max),
-      window_end_(rows_max),
-      num_fresh_(rows_max),
-      visible_(rows_max * static_cast<int64_t>(layout.sources.size())),
-      ring_offset_(rows_max),
-      is_image_(rows_max) {}
+      source_(tables, rows_max),
+      position_(tables, rows_max),
+      lane_(tables, rows_max),
+      window_begin_(tables, rows_max),
+      window_end_(tables, rows_max),
+      num_fresh_(tables, rows_max),
+      visible_(tables, rows_max * static_cast<int64_t>(layout.sources.size())),
+      ring_offset_(tables, rows_max),
+      is_image_(tables, rows_max) {}
 
 Status RowTable::check_sequence(const SequenceRows& sequence, const RowBatch& batch, const Caches& caches) const {
   const std::string where = "batch: lane " + std::to_string(sequence.lane);
@@ -124,28 +124,28 @@ void RowTable::select_decoder(const RowTable& all, Windows windows) {
   }
 }
 
-void RowTable::dropped_ring_offsets(const RowTable& selected, View<int64_t, dim::rows> out) const {
+void RowTable::dropped_ring_offsets(const RowTable& selected, Staged<int64_t>& out) const {
   for (int64_t s = 0; s < num_sequences(); ++s) {
     const Range rows = sequence_rows(s);
     const int64_t cut = rows.end - selected.sequence_rows(s).size();
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       const bool is_written = row < cut && row + layout_.ring_slots >= cut;
-      out(row) = is_written ? lane_[row] * layout_.ring_bytes() +
+      out[row] = is_written ? lane_[row] * layout_.ring_bytes() +
                                   position_[row] % layout_.ring_slots * layout_.window_row_bytes
                             : kSkipRow;
     }
   }
 }
 
-GroupTable::GroupTable(int64_t rows_max)
-    : lane_(rows_max),
-      last_row_(rows_max),
-      last_position_(rows_max),
-      num_rows_(rows_max),
-      first_position_(rows_max),
-      tail_position_(rows_max),
-      global_offset_(rows_max),
-      index_offset_(rows_max) {}
+GroupTable::GroupTable(int64_t rows_max, StagedTables& tables)
+    : lane_(tables, rows_max),
+      last_row_(tables, rows_max),
+      last_position_(tables, rows_max),
+      num_rows_(tables, rows_max),
+      first_position_(tables, rows_max),
+      tail_position_(tables, rows_max),
+      global_offset_(tables, rows_max),
+      index_offset_(tables, rows_max) {}
 
 void GroupTable::fill(const RowTable& rows, const Caches& caches, int source) {
   const CacheLayout::Source& layout = caches.layout.sources[static_cast<size_t>(source)];
@@ -156,7 +156,7 @@ void GroupTable::fill(const RowTable& rows, const Caches& caches, int source) {
     const SequenceRows& sequence = rows.sequence(s);
     const Range range = rows.sequence_rows(s);
     for (int64_t row = range.begin; row < range.end; ++row) {
-      const int64_t position = rows.positions()(row);
+      const int64_t position = rows.position(row);
       tail_position_[row] = row + caches.layout.tail_slots < range.end ? -1 : static_cast<int32_t>(position);
       if ((position + 1) % ratio != 0) continue;
       const int64_t g = num_groups_++, entry = position / ratio;

@@ -28,6 +28,7 @@ struct Fixture {
     tokens.assign(static_cast<size_t>(num_tokens), 5);
     return {.tokens = tokens, .sequences = sequences};
   }
+  StagedTables tables{host_device()};
   Caches caches;
   std::vector<SequenceRows> sequences;
   std::vector<TokenId> tokens;
@@ -36,7 +37,8 @@ struct Fixture {
 
 TEST(RowTable, RefusesRowsThatContradictEachOther) {
   Fixture f;
-  RowTable table(f.caches.layout, 300);
+  RowTable table(f.caches.layout, 300, f.tables);
+  f.tables.allocate();
   EXPECT_FALSE(table.fill(f.batch({{.lane = 4, .rows = {0, 3}, .blocks = f.blocks}}, 3), f.caches).ok())
       << "no such lane";
   EXPECT_FALSE(table.fill(f.batch({{.rows = {0, 2}, .blocks = f.blocks}}, 3), f.caches).ok())
@@ -57,7 +59,8 @@ TEST(RowTable, RefusesRowsThatContradictEachOther) {
 
 TEST(RowTable, OnlyTheNewestRowOfASlotIsWritten) {
   Fixture f;
-  RowTable table(f.caches.layout, 300);
+  RowTable table(f.caches.layout, 300, f.tables);
+  f.tables.allocate();
   ASSERT_TRUE(table.fill(f.batch({{.lane = 1, .rows = {0, 100}, .blocks = f.blocks}}, 100), f.caches).ok());
   EXPECT_EQ(table.ring_offsets()(35), kSkipRow);           // position 99 takes the slot of 35
   EXPECT_EQ(table.ring_offsets()(36), 64 * 66 + 36 * 66);  // lane 1 begins behind one ring
@@ -69,7 +72,9 @@ TEST(RowTable, OnlyTheNewestRowOfASlotIsWritten) {
 
 TEST(RowTable, RowsThatStopAtTheLastSourceKeepTheKeysTheirSuccessorsNeed) {
   Fixture f;
-  RowTable all(f.caches.layout, 300), kept(f.caches.layout, 300);
+  RowTable all(f.caches.layout, 300, f.tables), kept(f.caches.layout, 300, f.tables);
+  Staged<int64_t> offsets(f.tables, 100);
+  f.tables.allocate();
   ASSERT_TRUE(all.fill(f.batch({{.rows = {0, 100},
                                  .blocks = f.blocks,
                                  .num_logits_rows = 1,
@@ -82,8 +87,7 @@ TEST(RowTable, RowsThatStopAtTheLastSourceKeepTheKeysTheirSuccessorsNeed) {
   EXPECT_EQ(kept.num_rows(), 16);
   EXPECT_EQ(kept.source(0), 84);
   EXPECT_EQ(kept.window_begin()(0), 84);
-  std::vector<int64_t> offsets(100);
-  all.dropped_ring_offsets(kept, {offsets.data(), {100}});
+  all.dropped_ring_offsets(kept, offsets);
   EXPECT_EQ(offsets[19], kSkipRow);  // 83 takes its slot
   EXPECT_EQ(offsets[83], 83 % 64 * 66);
   EXPECT_EQ(offsets[84], kSkipRow);  // written after attention, with the kept rows
@@ -92,8 +96,9 @@ TEST(RowTable, RowsThatStopAtTheLastSourceKeepTheKeysTheirSuccessorsNeed) {
 
 TEST(GroupTable, GroupsEndWhereTheirLastTokenIsARow) {
   Fixture f;
-  RowTable table(f.caches.layout, 300);
-  GroupTable groups(300);
+  RowTable table(f.caches.layout, 300, f.tables);
+  GroupTable groups(300, f.tables);
+  f.tables.allocate();
   ASSERT_TRUE(
       table
           .fill(f.batch({{.rows = {0, 4}, .position_begin = 127, .blocks = f.blocks, .global_kv_begin = 128}}, 4),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Owned, zeroed host memory aligned to 64 bytes (one cache line, one AVX-512 register); see
-// memory.h for large ones. Move-only.
+// Owned, zeroed memory aligned to 64 bytes (one cache line, one AVX-512 register): of the host (memory.h), or of a
+// Memory. Elements can be read and written here only where the memory is the host's. Move-only. Memory that cannot be
+// had leaves the buffer without data: whoever allocates from a device asks Device::status() afterwards.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "tensor/device_memory.h"
 #include "tensor/memory.h"
 
 namespace deepinfer {
@@ -22,6 +24,11 @@ class Buffer {
     if (num_elements == 0) return;
     const size_t bytes = static_cast<size_t>(num_elements) * sizeof(T);
     data_ = {static_cast<T*>(allocate_zeroed(bytes)), Deleter{bytes}};
+  }
+  Buffer(Memory& memory, int64_t num_elements)
+      : num_elements_(num_elements), data_(nullptr, Deleter{static_cast<size_t>(size_bytes()), &memory}) {
+    CHECK(num_elements >= 0);
+    if (num_elements > 0) data_.reset(static_cast<T*>(memory.allocate(size_bytes())));
   }
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
@@ -43,7 +50,11 @@ class Buffer {
  private:
   struct Deleter {
     size_t bytes = 0;
-    void operator()(T* p) const { free_memory(p, bytes); }
+    Memory* memory = nullptr;  // null: the host's
+    void operator()(T* p) const {
+      if (memory) memory->release(p, static_cast<int64_t>(bytes));
+      else free_memory(p, bytes);
+    }
   };
   int64_t num_elements_ = 0;
   std::unique_ptr<T, Deleter> data_;

@@ -22,13 +22,13 @@ struct Fp8Matrix {
   const uint8_t* scales = nullptr;
   int64_t out = 0, in = 0;
 
-  bool empty() const { return codes == nullptr; }
-  int64_t scale_columns() const { return num_scale_blocks(in); }
-  const uint8_t* row(int64_t o) const {
+  constexpr bool empty() const { return codes == nullptr; }
+  constexpr int64_t scale_columns() const { return num_scale_blocks(in); }
+  constexpr const uint8_t* row(int64_t o) const {
     DCHECK(o >= 0 && o < out);
     return codes + o * in;
   }
-  const uint8_t* row_scales(int64_t o) const { return scales + o / kScaleBlock * scale_columns(); }
+  constexpr const uint8_t* row_scales(int64_t o) const { return scales + o / kScaleBlock * scale_columns(); }
   // Rows [begin, end) as a matrix of their own. Precondition: begin is a multiple of 32.
   Fp8Matrix rows(int64_t begin, int64_t end) const {
     DCHECK(begin % kScaleBlock == 0 && begin <= end && end <= out);
@@ -43,14 +43,14 @@ struct Fp4Matrix {
   const uint8_t* scales = nullptr;
   int64_t out = 0, in = 0;
 
-  bool empty() const { return codes == nullptr; }
-  int64_t row_bytes() const { return in / 2; }
-  int64_t scale_columns() const { return in / kScaleBlock; }
-  const uint8_t* row(int64_t o) const {
+  constexpr bool empty() const { return codes == nullptr; }
+  constexpr int64_t row_bytes() const { return in / 2; }
+  constexpr int64_t scale_columns() const { return in / kScaleBlock; }
+  constexpr const uint8_t* row(int64_t o) const {
     DCHECK(o >= 0 && o < out);
     return codes + o * row_bytes();
   }
-  const uint8_t* row_scales(int64_t o) const { return scales + o * scale_columns(); }
+  constexpr const uint8_t* row_scales(int64_t o) const { return scales + o * scale_columns(); }
 };
 
 // A table of e4m3 rows with one e8m0 scale per row and 32 columns (the Engram tables): codes [num_rows, columns],
@@ -60,21 +60,21 @@ struct Fp8Rows {
   const uint8_t* scales = nullptr;
   int64_t num_rows = 0, columns = 0;
 
-  bool empty() const { return codes == nullptr; }
-  int64_t scale_columns() const { return columns / kScaleBlock; }
-  const uint8_t* row(int64_t r) const {
+  constexpr bool empty() const { return codes == nullptr; }
+  constexpr int64_t scale_columns() const { return columns / kScaleBlock; }
+  constexpr const uint8_t* row(int64_t r) const {
     DCHECK(r >= 0 && r < num_rows);
     return codes + r * columns;
   }
-  const uint8_t* row_scales(int64_t r) const { return scales + r * scale_columns(); }
+  constexpr const uint8_t* row_scales(int64_t r) const { return scales + r * scale_columns(); }
 };
 
 struct Bf16Matrix {
   const bf16* data = nullptr;
   int64_t out = 0, in = 0;
 
-  bool empty() const { return data == nullptr; }
-  const bf16* row(int64_t o) const {
+  constexpr bool empty() const { return data == nullptr; }
+  constexpr const bf16* row(int64_t o) const {
     DCHECK(o >= 0 && o < out);
     return data + o * in;
   }
@@ -84,8 +84,8 @@ struct F32Matrix {
   const float* data = nullptr;
   int64_t out = 0, in = 0;
 
-  bool empty() const { return data == nullptr; }
-  const float* row(int64_t o) const {
+  constexpr bool empty() const { return data == nullptr; }
+  constexpr const float* row(int64_t o) const {
     DCHECK(o >= 0 && o < out);
     return data + o * in;
   }
@@ -95,8 +95,8 @@ struct Bf16Vector {
   const bf16* data = nullptr;
   int64_t size = 0;
 
-  bool empty() const { return data == nullptr; }
-  float operator[](int64_t i) const {
+  constexpr bool empty() const { return data == nullptr; }
+  constexpr float operator[](int64_t i) const {
     DCHECK(i >= 0 && i < size);
     return to_float(data[i]);
   }
@@ -106,8 +106,8 @@ struct F32Vector {
   const float* data = nullptr;
   int64_t size = 0;
 
-  bool empty() const { return data == nullptr; }
-  float operator[](int64_t i) const {
+  constexpr bool empty() const { return data == nullptr; }
+  constexpr float operator[](int64_t i) const {
     DCHECK(i >= 0 && i < size);
     return data[i];
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Working memory of ops: a stack of 64-byte aligned pieces that are given back together when their Frame ends. It grows
-// to the largest step it has seen and then allocates nothing. Contents are not cleared. Thread: the one that launches
-// ops.
+// Working memory of ops, the host's or a device's: a stack of 64-byte aligned pieces that are given back together when
+// their Frame ends. It grows to the largest step it has seen and then allocates nothing. Contents are not cleared.
+// Thread: the one that launches ops.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,8 @@ namespace deepinfer {
 
 class Scratch {
  public:
+  Scratch() = default;                                    // of the host
+  explicit Scratch(Memory& memory) : memory_(&memory) {}  // of a device: pieces are reused in stream order
   // Everything taken while a Frame lives returns to the stack when it ends. Frames nest.
   class Frame {
    public:
@@ -47,7 +49,9 @@ class Scratch {
     }
     if (block_ == blocks_.size()) {
       const int64_t previous = blocks_.empty() ? int64_t{1} << 19 : blocks_.back().size();
-      blocks_.emplace_back(bytes > 2 * previous ? bytes : 2 * previous);
+      const int64_t size = bytes > 2 * previous ? bytes : 2 * previous;
+      blocks_.push_back(memory_ ? Buffer<uint8_t>(*memory_, size) : Buffer<uint8_t>(size));
+      CHECK(blocks_.back().data() != nullptr);
       used_ = 0;
     }
     uint8_t* piece = blocks_[block_].data() + used_;
@@ -55,6 +59,7 @@ class Scratch {
     return piece;
   }
 
+  Memory* memory_ = nullptr;
   std::vector<Buffer<uint8_t>> blocks_;
   size_t block_ = 0;  // the block in use, and bytes used of it
   int64_t used_ = 0;

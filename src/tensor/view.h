@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A View names its dimensions in its type, so a shape can be read, checked and printed from one text. It borrows
-// memory, is trivially copyable, and its strides are in elements.
+// memory, is trivially copyable, and its strides are in elements. Its members are constexpr so that device code may
+// call them.
 #pragma once
 
 #include <array>
@@ -59,22 +60,22 @@ struct View {
   Sizes size{};
   Sizes stride{};
 
-  View() = default;
-  View(T* pointer, Sizes sizes) : data(pointer), size(sizes) {  // contiguous, last dimension fastest
+  constexpr View() = default;
+  constexpr View(T* pointer, Sizes sizes) : data(pointer), size(sizes) {  // contiguous, last dimension fastest
     int64_t step = 1;
     for (int i = kRank - 1; i >= 0; --i) {
       stride[static_cast<size_t>(i)] = step;
       step *= size[static_cast<size_t>(i)];
     }
   }
-  View(T* pointer, Sizes sizes, Sizes strides) : data(pointer), size(sizes), stride(strides) {}
+  constexpr View(T* pointer, Sizes sizes, Sizes strides) : data(pointer), size(sizes), stride(strides) {}
   // A view of const elements from one of mutable elements.
   template <typename U>
   requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>) View(const View<U, Dims...>& other)
       : data(other.data), size(other.size), stride(other.stride) {}  // NOLINT: implicit
 
   template <typename... I>
-  requires(sizeof...(I) == kRank) T& operator()(I... indices) const {
+  requires(sizeof...(I) == kRank) constexpr T& operator()(I... indices) const {
     const int64_t at[] = {static_cast<int64_t>(indices)...};
     int64_t offset = 0;
     for (size_t i = 0; i < kRank; ++i) {
@@ -83,11 +84,11 @@ struct View {
     }
     return data[offset];
   }
-  T* row(int64_t i) const {
+  constexpr T* row(int64_t i) const {
     DCHECK(i >= 0 && i < size[0]);
     return data + i * stride[0];
   }
-  int64_t num_elements() const {
+  constexpr int64_t num_elements() const {
     int64_t n = 1;
     for (const int64_t s : size) n *= s;
     return n;

@@ -12,6 +12,7 @@
 #include "deepinfer_version.h"
 #include "kernels/kernel_table.h"
 #include "model/memory_plan.h"
+#include "tensor/device.h"
 #include "tools/command.h"
 
 namespace deepinfer {
@@ -37,7 +38,7 @@ OpReport report_op(const char* op, KernelRows<Params> rows, const Target& target
   OpReport report{op, "", "", {}};
   std::string missing;
   for (const KernelRow<Params>& row : rows) {
-    const bool fits = row_fits(row.backend, row.level, target);
+    const bool fits = row_fits(row, target);
     report.rows.push_back({row.name, row.needs, fits});
     if (fits) report.chosen = row.name, missing.clear();
     else missing += fmt::format("{}{} needs {}", missing.empty() ? "" : "; ", row.name, row.needs);
@@ -130,6 +131,7 @@ Json to_json_report(const DoctorReport& report) {
                    {"memory_bytes", report.memory.total_bytes},
                    {"memory_available_bytes", report.memory.available_bytes},
                    {"devices", Json::Array(report.devices.begin(), report.devices.end())},
+                   {"cuda", describe_cuda()},
                    {"target", Json::Object{{"backend", to_string(report.target.backend)},
                                            {"cpu_level", to_string(report.target.level)}}},
                    {"ops", std::move(ops)}};
@@ -144,6 +146,7 @@ void print_text(const DoctorReport& report) {
              bytes_to_string(report.memory.total_bytes));
   for (const std::string& device : report.devices) fmt::print("device: {}\n", device);
   if (report.devices.empty()) fmt::print("device: no accelerator driver found\n");
+  fmt::print("cuda: {}\n", describe_cuda());
   fmt::print("kernels for backend {}, CPU level {}:\n", to_string(report.target.backend),
              to_string(report.target.level));
   for (const OpReport& op : report.ops) {

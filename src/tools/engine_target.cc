@@ -3,16 +3,23 @@
 
 #include <string>
 
+#include "tensor/device.h"
+
 namespace deepinfer {
 
 Result<Target> engine_target(const ModelOptions& options) {
   Target target;
+  target.is_exact = options.numerics == "exact";
   target.level = parse_cpu_level(options.cpu).value_or(CpuLevel::kRef);
   if (target.level > machine_cpu_level())
     return unimplemented("--cpu " + options.cpu + ": this machine offers " + to_string(machine_cpu_level()) +
                          " at most");
-  if (options.backend != "auto" && options.backend != "cpu")
-    return unimplemented("--backend " + options.backend + ": this program has no such kernels; use auto or cpu");
+  if (options.backend == "ascend")
+    return unimplemented("--backend ascend: this program has no such kernels; use auto, cpu or cuda");
+  if (options.backend == "cpu") return target;
+  const auto device = open_cuda_device();
+  if (device.ok()) target.backend = Backend::kCuda;
+  else if (options.backend == "cuda") return device.status().prefixed("--backend cuda");
   return target;
 }
 

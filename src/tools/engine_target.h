@@ -8,7 +8,8 @@
 
 namespace deepinfer {
 
-// Errors: unimplemented for a CPU level this machine does not have.
+// auto takes the GPU where there is one. Errors: unimplemented for a CPU level this machine does not have; unavailable,
+// with what is missing, for a device that cannot be used.
 Result<Target> engine_target(const ModelOptions& options);
 
 }  // namespace deepinfer

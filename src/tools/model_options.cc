@@ -8,6 +8,9 @@ namespace deepinfer {
 void declare_model_options(OptionSet& options, ModelOptions& values) {
   options.add("--model", values.model, "checkpoint folder in the released layout; mini = the embedded model (default)");
   options.choice("--backend", values.backend, {"auto", "cpu", "cuda", "ascend"}, "device (default auto)");
+  options.choice(
+      "--numerics", values.numerics, {"exact", "fast"},
+      "exact: the reference's bits on every device; fast: a GPU's tensor cores, sums in another order (default exact)");
   options.choice("--cpu", values.cpu, {"auto", "ref", "avx2", "avx512", "vnni", "bf16", "amx"},
                  "CPU kernel level (default auto: the best this machine has)");
   options.add("--threads", values.num_threads, kAllowedThreads, "compute threads; 0 = one per usable CPU (default)");

@@ -9,6 +9,8 @@ namespace deepinfer {
 
 void compressor_pool_ref(const ExecutionContext& context, const CompressorPoolParams& params);
 void compressor_tail_ref(const ExecutionContext& context, const CompressorTailParams& params);
+extern const Launch<CompressorPoolParams> kCompressorPoolCuda;
+extern const Launch<CompressorTailParams> kCompressorTailCuda;
 
 Status check(const CompressorPoolParams& p) {
   const int64_t groups = p.lane.size[0], head_dim = p.kv.size[1];
@@ -47,12 +49,14 @@ Cost estimate(const CompressorTailParams& p) {
 
 KernelRows<CompressorPoolParams> compressor_pool_rows() {
   static const KernelRow<CompressorPoolParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", compressor_pool_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", compressor_pool_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kCompressorPoolCuda}};
   return kRows;
 }
 KernelRows<CompressorTailParams> compressor_tail_rows() {
   static const KernelRow<CompressorTailParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", compressor_tail_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", compressor_tail_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kCompressorTailCuda}};
   return kRows;
 }
 

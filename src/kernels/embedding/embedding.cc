@@ -6,6 +6,7 @@
 namespace deepinfer {
 
 void embedding_ref(const ExecutionContext& context, const EmbeddingParams& params);
+extern const Launch<EmbeddingParams> kEmbeddingCuda;
 
 Status check(const EmbeddingParams& p) {
   const int64_t tokens = p.token.size[0];
@@ -24,7 +25,8 @@ Cost estimate(const EmbeddingParams& p) {
 
 KernelRows<EmbeddingParams> embedding_rows() {
   static const KernelRow<EmbeddingParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", embedding_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", embedding_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kEmbeddingCuda}};
   return kRows;
 }
 

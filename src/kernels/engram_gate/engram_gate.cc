@@ -9,6 +9,8 @@ void engram_rows_ref(const ExecutionContext& context, const EngramRowsParams& pa
 void engram_gate_ref(const ExecutionContext& context, const EngramGateParams& params);
 void engram_gate_avx2(const ExecutionContext& context, const EngramGateParams& params);
 void engram_gate_avx512(const ExecutionContext& context, const EngramGateParams& params);
+extern const Launch<EngramRowsParams> kEngramRowsCuda;
+extern const Launch<EngramGateParams> kEngramGateCuda;
 
 Status check(const EngramRowsParams& p) {
   if (p.table.empty()) return invalid_argument("table: is empty");
@@ -42,14 +44,16 @@ Cost estimate(const EngramGateParams& p) {
 
 KernelRows<EngramRowsParams> engram_rows_rows() {
   static const KernelRow<EngramRowsParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", engram_rows_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", engram_rows_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kEngramRowsCuda}};
   return kRows;
 }
 KernelRows<EngramGateParams> engram_gate_rows() {
   static const KernelRow<EngramGateParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", engram_gate_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", engram_gate_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", engram_gate_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", engram_gate_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kEngramGateCuda}};
   return kRows;
 }
 

@@ -15,16 +15,24 @@ void experts_bf16(const ExecutionContext& context, const ExpertsParams& params);
 void expert_combine_ref(const ExecutionContext& context, const ExpertCombineParams& params);
 void expert_combine_avx2(const ExecutionContext& context, const ExpertCombineParams& params);
 void expert_combine_avx512(const ExecutionContext& context, const ExpertCombineParams& params);
+extern const Launch<ExpertPlanParams> kExpertPlanCuda;
+extern const Launch<ExpertsParams> kExpertsCuda;
+extern const Launch<ExpertsParams> kExpertsTensorCuda;
+extern const Launch<ExpertCombineParams> kExpertCombineCuda;
 
 Status check(const ExpertPlanParams& p) {
-  const int64_t total = p.expert.num_elements(), experts = p.begin.size[0] - 1;
+  const int64_t total = p.expert.num_elements();
   TRY(check_rows("expert", p.expert));
   TRY(check_rows("weight", p.weight));
   TRY(check_rows("assignment", p.assignment));
   TRY(check_shape("weight", p.weight, p.expert.size));
   TRY(check_shape("assignment", p.assignment, p.expert.size));
   TRY(check_shape("token", p.token, {total}));
-  TRY(check_shape("assignment_weight", p.assignment_weight, {total}));
+  return check_shape("assignment_weight", p.assignment_weight, {total});
+}
+
+Status check_values(const ExpertPlanParams& p) {
+  const int64_t experts = p.begin.size[0] - 1;
   for (int64_t t = 0; t < p.expert.size[0]; ++t)
     for (int64_t c = 0; c < p.expert.size[1]; ++c)
       if (p.expert(t, c) < 0 || p.expert(t, c) >= experts)
@@ -38,10 +46,15 @@ Status check(const ExpertsParams& p) {
   TRY(check_rows("out", p.out));
   TRY(check_shape("begin", p.begin, {num_experts + 1}));
   TRY(check_size("out: hidden", p.out.size[1], hidden));
-  TRY(check_size("begin: last", p.begin(num_experts), p.out.size[0]));
   if (p.token.data) TRY(check_size("token: assignments", p.token.size[0], p.out.size[0]));
   else TRY(check_size("x: tokens", p.x.size[0], p.out.size[0]));
   if (p.weight.data) TRY(check_size("weight: assignments", p.weight.size[0], p.out.size[0]));
+  return {};
+}
+
+Status check_values(const ExpertsParams& p) {
+  const int64_t hidden = p.x.size[1], num_experts = static_cast<int64_t>(p.experts.size());
+  TRY(check_size("begin: last", p.begin(num_experts), p.out.size[0]));
   for (int64_t e = 0; e < num_experts; ++e) {
     if (p.begin(e) == p.begin(e + 1)) continue;
     const ExpertMatrices& m = p.experts[static_cast<size_t>(e)];
@@ -93,7 +106,8 @@ Cost estimate(const ExpertCombineParams& p) {
 
 KernelRows<ExpertPlanParams> expert_plan_rows() {
   static const KernelRow<ExpertPlanParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", expert_plan_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", expert_plan_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kExpertPlanCuda}};
   return kRows;
 }
 KernelRows<ExpertsParams> experts_rows() {
@@ -101,14 +115,17 @@ KernelRows<ExpertsParams> experts_rows() {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", experts_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", experts_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", experts_avx512},
-      {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", experts_bf16}};
+      {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", experts_bf16},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kExpertsCuda},
+      {"cuda/sm90_tensor", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kExpertsTensorCuda, false}};
   return kRows;
 }
 KernelRows<ExpertCombineParams> expert_combine_rows() {
   static const KernelRow<ExpertCombineParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", expert_combine_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", expert_combine_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", expert_combine_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", expert_combine_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kExpertCombineCuda}};
   return kRows;
 }
 

@@ -21,6 +21,7 @@ struct ExpertPlanParams {
   View<int32_t, dim::tokens, dim::choices> assignment;  // a token's assignments in ascending expert id
 };
 Status check(const ExpertPlanParams& params);
+Status check_values(const ExpertPlanParams& params);
 Cost estimate(const ExpertPlanParams& params);
 KernelRows<ExpertPlanParams> expert_plan_rows();
 
@@ -41,6 +42,7 @@ struct ExpertsParams {
   View<bf16, dim::assignments, dim::hidden> out;
 };
 Status check(const ExpertsParams& params);
+Status check_values(const ExpertsParams& params);
 Cost estimate(const ExpertsParams& params);
 KernelRows<ExpertsParams> experts_rows();
 

@@ -16,6 +16,9 @@ void stream_collapse_avx512(const ExecutionContext& context, const StreamCollaps
 void stream_update_ref(const ExecutionContext& context, const StreamUpdateParams& params);
 void stream_update_avx2(const ExecutionContext& context, const StreamUpdateParams& params);
 void stream_update_avx512(const ExecutionContext& context, const StreamUpdateParams& params);
+extern const Launch<StreamMixParams> kStreamMixCuda;
+extern const Launch<StreamCollapseParams> kStreamCollapseCuda;
+extern const Launch<StreamUpdateParams> kStreamUpdateCuda;
 
 static Status check_streams(int64_t streams) {
   if (streams >= 1 && streams <= kStreamsMax) return {};
@@ -84,21 +87,24 @@ KernelRows<StreamMixParams> stream_mix_rows() {
   static const KernelRow<StreamMixParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_mix_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_mix_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_mix_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_mix_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamMixCuda}};
   return kRows;
 }
 KernelRows<StreamCollapseParams> stream_collapse_rows() {
   static const KernelRow<StreamCollapseParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_collapse_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_collapse_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_collapse_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_collapse_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamCollapseCuda}};
   return kRows;
 }
 KernelRows<StreamUpdateParams> stream_update_rows() {
   static const KernelRow<StreamUpdateParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_update_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_update_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_update_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_update_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamUpdateCuda}};
   return kRows;
 }
 

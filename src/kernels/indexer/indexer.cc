@@ -14,6 +14,7 @@ void index_scores_ref(const ExecutionContext& context, const IndexScoresParams& 
 void index_scores_avx2(const ExecutionContext& context, const IndexScoresParams& params);
 void index_scores_avx512(const ExecutionContext& context, const IndexScoresParams& params);
 void index_scores_vnni(const ExecutionContext& context, const IndexScoresParams& params);
+extern const Launch<IndexScoresParams> kIndexScoresCuda;
 
 static Status check_entries(const IndexScoresParams& p) {
   if (p.candidates.data) {
@@ -22,11 +23,15 @@ static Status check_entries(const IndexScoresParams& p) {
       return invalid_argument(fmt::format("candidate_block_size is {}, expected at least 1", p.candidate_block_size));
     return check_shape("scores", p.scores, {p.q.size[0], p.candidates.size[1] * p.candidate_block_size});
   }
-  for (int64_t t = 0; t < p.num_visible.size[0]; ++t)
+  return check_size("scores: tokens", p.scores.size[0], p.q.size[0]);
+}
+
+Status check_values(const IndexScoresParams& p) {
+  for (int64_t t = 0; t < p.num_visible.size[0] && !p.candidates.data; ++t)
     if (p.num_visible(t) > p.scores.size[1])
       return invalid_argument(fmt::format("scores: entries is {}, expected at least num_visible({}) = {}",
                                           p.scores.size[1], t, p.num_visible(t)));
-  return check_size("scores: tokens", p.scores.size[0], p.q.size[0]);
+  return {};
 }
 
 Status check(const IndexScoresParams& p) {
@@ -61,7 +66,8 @@ KernelRows<IndexScoresParams> index_scores_rows() {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", index_scores_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", index_scores_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", index_scores_avx512},
-      {"cpu/vnni", Backend::kCpu, CpuLevel::kVnni, "avx512 vnni vbmi", index_scores_vnni}};
+      {"cpu/vnni", Backend::kCpu, CpuLevel::kVnni, "avx512 vnni vbmi", index_scores_vnni},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kIndexScoresCuda}};
   return kRows;
 }
 

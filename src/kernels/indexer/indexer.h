@@ -31,6 +31,7 @@ struct IndexScoresParams {
   View<float, dim::tokens, dim::entries> scores;  // [tokens, >= max num_visible, or blocks * block size]
 };
 Status check(const IndexScoresParams& params);
+Status check_values(const IndexScoresParams& params);
 Cost estimate(const IndexScoresParams& params);
 KernelRows<IndexScoresParams> index_scores_rows();
 

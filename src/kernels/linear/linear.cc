@@ -11,6 +11,8 @@ void linear_ref(const ExecutionContext& context, const LinearParams& params);
 void linear_avx2(const ExecutionContext& context, const LinearParams& params);
 void linear_avx512(const ExecutionContext& context, const LinearParams& params);
 void linear_bf16(const ExecutionContext& context, const LinearParams& params);
+extern const Launch<LinearParams> kLinearCuda;
+extern const Launch<LinearParams> kLinearTensorCuda;
 
 int64_t num_outputs(const WeightMatrix& weight) {
   return std::visit([](const auto& m) { return m.out; }, weight);
@@ -64,7 +66,9 @@ KernelRows<LinearParams> linear_rows() {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", linear_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", linear_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", linear_avx512},
-      {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", linear_bf16}};
+      {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", linear_bf16},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kLinearCuda},
+      {"cuda/sm90_tensor", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kLinearTensorCuda, false}};
   return kRows;
 }
 

@@ -8,6 +8,7 @@ namespace deepinfer {
 void norm_ref(const ExecutionContext& context, const NormParams& params);
 void norm_avx2(const ExecutionContext& context, const NormParams& params);
 void norm_avx512(const ExecutionContext& context, const NormParams& params);
+extern const Launch<NormParams> kNormCuda;
 
 Status check(const NormParams& p) {
   TRY(check_rows("x", p.x));
@@ -25,7 +26,8 @@ KernelRows<NormParams> norm_rows() {
   static const KernelRow<NormParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", norm_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", norm_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", norm_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", norm_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kNormCuda}};
   return kRows;
 }
 

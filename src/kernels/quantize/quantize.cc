@@ -16,6 +16,9 @@ void unpack_rows_avx512(const ExecutionContext& context, const UnpackRowsParams&
 void round_rows_ref(const ExecutionContext& context, const RoundRowsParams& params);
 void round_rows_avx2(const ExecutionContext& context, const RoundRowsParams& params);
 void round_rows_avx512(const ExecutionContext& context, const RoundRowsParams& params);
+extern const Launch<PackRowsParams> kPackRowsCuda;
+extern const Launch<UnpackRowsParams> kUnpackRowsCuda;
+extern const Launch<RoundRowsParams> kRoundRowsCuda;
 
 const char* to_string(RowFormat format) {
   constexpr const char* kNames[] = {"fp8_block32", "fp4_group16", "fp4_group32", "bf16"};
@@ -83,21 +86,24 @@ KernelRows<PackRowsParams> pack_rows_rows() {
   static const KernelRow<PackRowsParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", pack_rows_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", pack_rows_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", pack_rows_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", pack_rows_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kPackRowsCuda}};
   return kRows;
 }
 KernelRows<UnpackRowsParams> unpack_rows_rows() {
   static const KernelRow<UnpackRowsParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", unpack_rows_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", unpack_rows_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", unpack_rows_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", unpack_rows_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kUnpackRowsCuda}};
   return kRows;
 }
 KernelRows<RoundRowsParams> round_rows_rows() {
   static const KernelRow<RoundRowsParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", round_rows_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", round_rows_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", round_rows_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", round_rows_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kRoundRowsCuda}};
   return kRows;
 }
 

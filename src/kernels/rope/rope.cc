@@ -15,6 +15,8 @@ void rope_angles_ref(const ExecutionContext& context, const RopeAnglesParams& pa
 void rope_ref(const ExecutionContext& context, const RopeParams& params);
 void rope_avx2(const ExecutionContext& context, const RopeParams& params);
 void rope_avx512(const ExecutionContext& context, const RopeParams& params);
+extern const Launch<RopeAnglesParams> kRopeAnglesCuda;
+extern const Launch<RopeParams> kRopeCuda;
 
 // The pair index at which a wavelength makes `turns` turns over the original context.
 static double pair_of_turns(const RopeSpec& spec, double turns) {
@@ -75,14 +77,16 @@ Cost estimate(const RopeParams& p) {
 
 KernelRows<RopeAnglesParams> rope_angles_rows() {
   static const KernelRow<RopeAnglesParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", rope_angles_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", rope_angles_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kRopeAnglesCuda}};
   return kRows;
 }
 KernelRows<RopeParams> rope_rows() {
   static const KernelRow<RopeParams> kRows[] = {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", rope_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", rope_avx2},
-      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", rope_avx512}};
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", rope_avx512},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kRopeCuda}};
   return kRows;
 }
 

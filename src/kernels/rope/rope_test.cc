@@ -54,14 +54,14 @@ TEST(Rope, AnglesEqualTheGoldenOnesUpToAMillionTokens) {
   const auto positions = released().raw<int32_t>("rope.positions");
   const int64_t tokens = static_cast<int64_t>(positions.size());
   for (const Kind& kind : kKinds) {
-    float frequency[32];
+    std::vector<float> frequency(32);
     rope_frequencies(kind.spec, frequency);
     const std::string prefix = std::string("rope.") + kind.name;
     const auto cos = released().raw<float>(prefix + ".cos"), sin = released().raw<float>(prefix + ".sin");
     on_every_row<RopeAnglesParams>(rope_angles_rows(), [&](const auto& row, const ExecutionContext& context) {
       std::vector<float> c(cos.size()), s(sin.size());
       row.launch(context, {.position = {positions.data(), {tokens}},
-                           .frequency = {frequency, {32}},
+                           .frequency = {frequency.data(), {32}},
                            .cos = {c.data(), {tokens, 32}},
                            .sin = {s.data(), {tokens, 32}}});
       for (size_t i = 0; i < c.size(); ++i) {

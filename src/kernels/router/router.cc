@@ -8,6 +8,7 @@
 namespace deepinfer {
 
 void router_ref(const ExecutionContext& context, const RouterParams& params);
+extern const Launch<RouterParams> kRouterCuda;
 
 Status check(const RouterParams& p) {
   const int64_t tokens = p.logits.size[0], experts = p.logits.size[1], choices = p.expert.size[1];
@@ -29,7 +30,9 @@ Cost estimate(const RouterParams& p) {
 }
 
 KernelRows<RouterParams> router_rows() {
-  static const KernelRow<RouterParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", router_ref}};
+  static const KernelRow<RouterParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", router_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kRouterCuda}};
   return kRows;
 }
 

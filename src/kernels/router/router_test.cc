@@ -20,19 +20,19 @@ TEST(Router, ChoicesAndWeightsEqualTheGoldenOnes) {
     linear.launch(
         context,
         {.x = {x.data(), {8, 64}}, .weight = Bf16Matrix{w.data(), 384, 64}, .out_f32 = {logits.data(), {8, 384}}});
-    for (const auto& row : router_rows()) {
+    on_every_row<RouterParams>(router_rows(), [&](const auto& row, const ExecutionContext& row_context) {
       std::vector<int32_t> expert(48);
       std::vector<float> weight(48);
-      row.launch(context, {.logits = {logits.data(), {8, 384}},
-                           .bias = {bias.data(), 384},
-                           .image_bias = {image_bias.data(), 384},
-                           .is_image = {mask.data(), {8}},
-                           .routed_scale = 1.5f,
-                           .expert = {expert.data(), {8, 6}},
-                           .weight = {weight.data(), {8, 6}}});
+      row.launch(row_context, {.logits = {logits.data(), {8, 384}},
+                               .bias = {bias.data(), 384},
+                               .image_bias = {image_bias.data(), 384},
+                               .is_image = {mask.data(), {8}},
+                               .routed_scale = 1.5f,
+                               .expert = {expert.data(), {8, 6}},
+                               .weight = {weight.data(), {8, 6}}});
       EXPECT_EQ(expert, indices);
       expect_close(weight, weights, 1e-6f);
-    }
+    });
   });
 }
 

@@ -6,6 +6,7 @@
 namespace deepinfer {
 
 void scatter_rows_ref(const ExecutionContext& context, const ScatterRowsParams& params);
+extern const Launch<ScatterRowsParams> kScatterRowsCuda;
 
 Status check(const ScatterRowsParams& p) {
   TRY(check_rows("rows", p.rows));
@@ -20,7 +21,8 @@ Cost estimate(const ScatterRowsParams& p) {
 
 KernelRows<ScatterRowsParams> scatter_rows_rows() {
   static const KernelRow<ScatterRowsParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", scatter_rows_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", scatter_rows_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kScatterRowsCuda}};
   return kRows;
 }
 

@@ -7,7 +7,7 @@
 
 namespace deepinfer {
 
-inline int64_t num_entries(const SparseAttentionParams& p) {
+constexpr int64_t num_entries(const SparseAttentionParams& p) {
   return p.window + (p.selected.data ? p.selected.size[1] : 0) + p.block_rows;
 }
 
@@ -16,7 +16,7 @@ struct EntryRow {
   RowFormat format = RowFormat::kFp8Block32;
 };
 
-inline EntryRow entry_row(const SparseAttentionParams& p, int64_t token, int64_t entry) {
+constexpr EntryRow entry_row(const SparseAttentionParams& p, int64_t token, int64_t entry) {
   if (entry < p.window) {
     const int64_t position = p.window_end(token) - p.window + entry, age = p.window_end(token) - position;
     const int64_t begin = p.window_begin.data ? p.window_begin(token) : 0;

@@ -14,11 +14,10 @@ void sparse_attention_ref(const ExecutionContext& context, const SparseAttention
 void sparse_attention_avx2(const ExecutionContext& context, const SparseAttentionParams& params);
 void sparse_attention_avx512(const ExecutionContext& context, const SparseAttentionParams& params);
 void sparse_attention_bf16(const ExecutionContext& context, const SparseAttentionParams& params);
+extern const Launch<SparseAttentionParams> kSparseAttentionCuda;
 
-static Status check_block_rows(const SparseAttentionParams& p) {
-  if (p.block_rows == 0) return {};
-  TRY(check_shape("block_begin", p.block_begin, {p.q.size[0]}));
-  for (int64_t t = 0; t < p.q.size[0]; ++t)
+static Status check_block_begins(const SparseAttentionParams& p) {
+  for (int64_t t = 0; p.block_rows > 0 && t < p.q.size[0]; ++t)
     if (p.block_begin(t) < 0 || p.block_begin(t) + p.block_rows > p.fresh.size[0])
       return invalid_argument(fmt::format("block_begin({}) is {}, expected {} rows of the {} fresh rows", t,
                                           p.block_begin(t), p.block_rows, p.fresh.size[0]));
@@ -66,8 +65,13 @@ Status check(const SparseAttentionParams& p) {
       return invalid_argument(
           fmt::format("global: rows_per_block is {}, expected at least 1", p.global.rows_per_block));
   }
+  if (p.block_rows > 0) TRY(check_shape("block_begin", p.block_begin, {tokens}));
+  return {};
+}
+
+Status check_values(const SparseAttentionParams& p) {
   TRY(check_window(p));
-  return check_block_rows(p);
+  return check_block_begins(p);
 }
 
 Cost estimate(const SparseAttentionParams& p) {
@@ -92,7 +96,8 @@ KernelRows<SparseAttentionParams> sparse_attention_rows() {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", sparse_attention_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", sparse_attention_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", sparse_attention_avx512},
-      {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", sparse_attention_bf16}};
+      {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", sparse_attention_bf16},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kSparseAttentionCuda}};
   return kRows;
 }
 

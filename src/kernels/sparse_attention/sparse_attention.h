@@ -47,6 +47,7 @@ struct SparseAttentionParams {
   View<bf16, dim::tokens, dim::heads, dim::head_dim> out;
 };
 Status check(const SparseAttentionParams& params);
+Status check_values(const SparseAttentionParams& params);
 Cost estimate(const SparseAttentionParams& params);
 KernelRows<SparseAttentionParams> sparse_attention_rows();
 

@@ -311,7 +311,7 @@ TEST(SparseAttention, RefusesABlockOutsideTheFreshRows) {
                                 .block_rows = 2,
                                 .block_begin = {begin.data(), {1}},
                                 .out = {out.data(), {1, 1, 64}}};
-  EXPECT_EQ(check(p).message(), "block_begin(0) is 0, expected 2 rows of the 1 fresh rows");
+  EXPECT_EQ(check_values(p).message(), "block_begin(0) is 0, expected 2 rows of the 1 fresh rows");
 }
 
 TEST(SparseAttention, RefusesAWindowThatTheRingCannotHold) {
@@ -326,9 +326,9 @@ TEST(SparseAttention, RefusesAWindowThatTheRingCannotHold) {
                           .window_end = {end.data(), {1}},
                           .num_fresh = {zero.data(), {1}},
                           .out = {out.data(), {1, 1, 64}}};
-  EXPECT_EQ(check(p).message(), "ring: capacity is 0, expected at least the 16 positions that token 0 reads");
+  EXPECT_EQ(check_values(p).message(), "ring: capacity is 0, expected at least the 16 positions that token 0 reads");
   p.ring = {ring.data(), 0, 66, 8};
-  EXPECT_EQ(check(p).message(), "ring: capacity is 8, expected at least the 16 positions that token 0 reads");
+  EXPECT_EQ(check_values(p).message(), "ring: capacity is 8, expected at least the 16 positions that token 0 reads");
 }
 
 }  // namespace deepinfer

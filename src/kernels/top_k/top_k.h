@@ -17,6 +17,7 @@ struct TopKParams {
   View<int32_t, dim::tokens, dim::top_k> out;
 };
 Status check(const TopKParams& params);
+Status check_values(const TopKParams& params);
 Cost estimate(const TopKParams& params);
 KernelRows<TopKParams> top_k_rows();
 
@@ -29,6 +30,7 @@ struct CandidateBlocksParams {
   View<int32_t, dim::tokens, dim::blocks> out;
 };
 Status check(const CandidateBlocksParams& params);
+Status check_values(const CandidateBlocksParams& params);
 Cost estimate(const CandidateBlocksParams& params);
 KernelRows<CandidateBlocksParams> candidate_blocks_rows();
 

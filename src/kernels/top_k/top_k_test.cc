@@ -116,17 +116,17 @@ TEST(TopK, CandidatesNeedScoresOnlyWhereMoreIsVisibleThanFits) {
                .out = {out.data(), {1, 3}}};
   EXPECT_TRUE(check(p).ok());
   visible[0] = 4;
-  EXPECT_EQ(check(p).message(), "scores: has no data, but token 0 sees 4 entries");
+  EXPECT_EQ(check_values(p).message(), "scores: has no data, but token 0 sees 4 entries");
 }
 
 TEST(TopK, RefusesScoresShorterThanWhatIsVisible) {
   std::vector<float> scores(10);
   std::vector<int32_t> visible = {11}, out(4);
-  EXPECT_EQ(
-      check(TopKParams{
-                .scores = {scores.data(), {1, 10}}, .num_visible = {visible.data(), {1}}, .out = {out.data(), {1, 4}}})
-          .message(),
-      "scores: entries is 10, expected at least num_visible(0) = 11");
+  EXPECT_EQ(check_values(TopKParams{.scores = {scores.data(), {1, 10}},
+                                    .num_visible = {visible.data(), {1}},
+                                    .out = {out.data(), {1, 4}}})
+                .message(),
+            "scores: entries is 10, expected at least num_visible(0) = 11");
 }
 
 // Golden keep masks are per position: kept = its block is listed (and, for positions beyond the visible ones, not

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+// A device against the host: the same bits everywhere, so the same tokens. Skipped on machines without a device.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "base/philox.h"
+#include "engine/bench_model.h"
+#include "engine/engine_state.h"
+#include "engine/generation.h"
+#include "engine/golden_prompts.h"
+
+namespace deepinfer {
+namespace {
+
+bool has_device() { return open_cuda_device().ok(); }
+
+EngineOptions on_device(EngineOptions options) {
+  options.target = {Backend::kCuda};
+  options.cuda = {};
+  return options;
+}
+
+struct Traced {
+  std::string name;  // "layer 3 attn_o"
+  std::vector<uint8_t> bytes;
+};
+
+// Everything that a prompt's forward passes show, in order.
+std::vector<Traced> trace_of(const EngineOptions& options, const ExactPrompt& prompt, const RunShape& shape) {
+  auto engine = golden_engine(options);
+  std::vector<Traced> traced;
+  if (!engine) return traced;
+  engine->state().forward->set_trace([&](const TraceTensor& tensor) {
+    int64_t bytes = static_cast<int64_t>(size_bytes(tensor.dtype));
+    for (const int64_t extent : tensor.shape) bytes *= extent;
+    const uint8_t* data = static_cast<const uint8_t*>(tensor.data);
+    traced.push_back({"layer " + std::to_string(tensor.layer) + " " + std::string(tensor.name), {data, data + bytes}});
+  });
+  run_one(*engine, prompt, shape);
+  return traced;
+}
+
+void expect_equal(const ExactNumbers& device, const ExactNumbers& host, const std::string& what) {
+  const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+  };
+  EXPECT_TRUE(same(device.all_logits, host.all_logits)) << what << ": logits";
+  EXPECT_TRUE(same(device.decode_logits, host.decode_logits)) << what << ": decode";
+  EXPECT_EQ(device.argmax, host.argmax) << what;
+  EXPECT_EQ(device.draft_ids, host.draft_ids) << what;
+  EXPECT_TRUE(same(device.draft_confidences, host.draft_confidences)) << what << ": confidences";
+  EXPECT_TRUE(same(device.draft_logits, host.draft_logits)) << what << ": draft logits";
+}
+
+TEST(Device, EveryIntermediateValueOfAPromptHasTheBitsOfTheHost) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  for (const int64_t chunk : {0, 31}) {
+    const ExactPrompt prompt = golden_prompt(golden_file("prompts.safetensors"), "p97", true);
+    const auto host = trace_of(host_options(), prompt, {.chunk = chunk});
+    const auto device = trace_of(on_device(host_options()), prompt, {.chunk = chunk});
+    ASSERT_EQ(device.size(), host.size());
+    int num_different = 0;
+    for (size_t i = 0; i < host.size() && num_different < 10; ++i) {
+      const bool differs = device[i].name != host[i].name || device[i].bytes != host[i].bytes;
+      num_different += differs;
+      EXPECT_FALSE(differs) << "chunk " << chunk << ", value " << i << ": " << host[i].name << ", "
+                            << host[i].bytes.size() << " bytes";
+    }
+  }
+}
+
+TEST(Device, PromptsInAnyShapeHaveTheBitsOfTheHost) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  const auto prompts = [] {
+    std::vector<ExactPrompt> list;
+    for (const char* name : {"p1", "p15", "p97", "p200"})
+      list.push_back(golden_prompt(golden_file("prompts.safetensors"), name, true));
+    list.push_back(golden_image_prompt(true));
+    return list;
+  };
+  const auto host_engine = golden_engine(host_options()), device_engine = golden_engine(on_device(host_options()));
+  ASSERT_TRUE(host_engine && device_engine);
+  const auto host = run_exact(*host_engine, prompts(), {});
+  ASSERT_TRUE(host.ok()) << host.status().message();
+  for (const RunShape& shape : {RunShape{}, RunShape{.chunk = 1}, RunShape{.chunk = 50}, RunShape{.batched = true},
+                                RunShape{.batched = true, .seed = 9}}) {
+    const auto device = run_exact(*device_engine, prompts(), shape);
+    ASSERT_TRUE(device.ok()) << device.status().message();
+    for (size_t i = 0; i < host.value().size(); ++i)
+      expect_equal(device.value()[i], host.value()[i],
+                   "prompt " + std::to_string(i) + " in chunks of " + std::to_string(shape.chunk));
+  }
+}
+
+EngineOptions on_tensor_cores(EngineOptions options) {
+  options = on_device(options);
+  options.target.is_exact = false;
+  return options;
+}
+
+// Sums in another order: other last bits than the host's, but one result whatever the chunks, the batch, graph or
+// eager.
+TEST(Device, OnTensorCoresAResultDependsOnItsSequenceAlone) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  const auto prompts = [] {
+    std::vector<ExactPrompt> list;
+    for (const char* name : {"p1", "p15", "p97", "p200"})
+      list.push_back(golden_prompt(golden_file("prompts.safetensors"), name, true));
+    return list;
+  };
+  const auto engine = golden_engine(on_tensor_cores(host_options()));
+  ASSERT_TRUE(engine);
+  const auto whole = run_exact(*engine, prompts(), {});
+  ASSERT_TRUE(whole.ok()) << whole.status().message();
+  for (const RunShape& shape :
+       {RunShape{.chunk = 1}, RunShape{.chunk = 50}, RunShape{.batched = true}, RunShape{.batched = true, .seed = 9}}) {
+    const auto other = run_exact(*engine, prompts(), shape);
+    ASSERT_TRUE(other.ok()) << other.status().message();
+    for (size_t i = 0; i < whole.value().size(); ++i)
+      expect_equal(other.value()[i], whole.value()[i], "prompt " + std::to_string(i) + " in another shape");
+  }
+}
+
+std::unique_ptr<Engine> mini_engine(const EngineOptions& options) {
+  static const auto weights = open_weights(std::string(DEEPINFER_SOURCE_DIR) + "/models/mini");
+  if (!weights) return nullptr;
+  auto engine = Engine::open(weights, stand_in_classes(weights->config()).value(), options);
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  return engine.ok() ? std::move(engine).value() : nullptr;
+}
+
+std::vector<ExactPrompt> random_prompts(int64_t vocab, size_t count, int64_t length) {
+  Rng rng(77);
+  std::vector<ExactPrompt> prompts(count);
+  for (ExactPrompt& prompt : prompts)
+    for (int64_t i = 0; i < length; ++i)
+      prompt.tokens.push_back(static_cast<TokenId>(rng.below(static_cast<uint64_t>(vocab))));
+  return prompts;
+}
+
+TEST(Device, TheLikeliestTokensOfAThousandPromptsOfTheMiniModelAreTheHosts) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  EngineOptions options{.rows_max = 512, .logits_rows_max = 512, .lanes_max = 64, .blocks_max = 64};
+  const auto host_engine = mini_engine(options), device_engine = mini_engine(on_device(options));
+  ASSERT_TRUE(host_engine && device_engine);
+  const int64_t vocab = host_engine->config().vocab_size;
+  const auto host = run_exact(*host_engine, random_prompts(vocab, 1000, 24), {.batched = true});
+  const auto device = run_exact(*device_engine, random_prompts(vocab, 1000, 24), {.batched = true, .seed = 2});
+  ASSERT_TRUE(host.ok() && device.ok());
+  int64_t num_equal = 0, num_tokens = 0;
+  for (size_t i = 0; i < host.value().size(); ++i)
+    for (size_t p = 0; p < 24; ++p, ++num_tokens) num_equal += host.value()[i].argmax[p] == device.value()[i].argmax[p];
+  std::printf("mini model: %ld of %ld greedy tokens are the host's\n", static_cast<long>(num_equal),
+              static_cast<long>(num_tokens));
+  EXPECT_EQ(num_equal, num_tokens);
+}
+
+// The gap between the two likeliest tokens where the winners differ must be small against the logits' spread; measured
+// differences of logits are printed.
+TEST(Device, OnTensorCoresTheMiniModelPicksOtherTokensOnlyWhereLogitsAreClose) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  const EngineOptions options{.rows_max = 512, .logits_rows_max = 512, .lanes_max = 64, .blocks_max = 64};
+  const auto host_engine = mini_engine(options), device_engine = mini_engine(on_tensor_cores(options));
+  ASSERT_TRUE(host_engine && device_engine);
+  const int64_t vocab = host_engine->config().vocab_size;
+  auto prompts = random_prompts(vocab, 100, 24);
+  for (ExactPrompt& prompt : prompts) prompt.keeps_all_logits = true;
+  const auto host = run_exact(*host_engine, prompts, {.batched = true});
+  const auto device = run_exact(*device_engine, prompts, {.batched = true});
+  ASSERT_TRUE(host.ok() && device.ok());
+  double squares = 0, worst_gap = 0;
+  int64_t num_different = 0, num_tokens = 0;
+  for (size_t i = 0; i < host.value().size(); ++i) {
+    const ExactNumbers &ours = device.value()[i], &theirs = host.value()[i];
+    for (size_t k = 0; k < theirs.all_logits.size(); ++k)
+      squares += std::pow(static_cast<double>(ours.all_logits[k]) - static_cast<double>(theirs.all_logits[k]), 2);
+    for (size_t p = 0; p < 24; ++p, ++num_tokens) {
+      if (ours.argmax[p] == theirs.argmax[p]) continue;
+      ++num_different;
+      const float* row = &theirs.all_logits[p * static_cast<size_t>(vocab)];
+      worst_gap =
+          std::max(worst_gap, static_cast<double>(row[theirs.argmax[p]]) - static_cast<double>(row[ours.argmax[p]]));
+    }
+  }
+  const double rms = std::sqrt(squares / static_cast<double>(num_tokens * vocab));
+  std::printf("tensor cores: %ld of %ld greedy tokens differ, widest gap %.3f; logits differ by %.4f rms\n",
+              static_cast<long>(num_different), static_cast<long>(num_tokens), worst_gap, rms);
+  EXPECT_LE(num_different, num_tokens / 10);
+  EXPECT_LE(worst_gap, 1.0);
+}
+
+TEST(Device, SampledAnswersWithDraftsAreTheHosts) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  const EngineOptions options{.rows_max = 256, .logits_rows_max = 64, .lanes_max = 2, .blocks_max = 16};
+  const auto host_engine = mini_engine(options), device_engine = mini_engine(on_device(options));
+  ASSERT_TRUE(host_engine && device_engine);
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    GenerationRequest request{.max_tokens = 48};
+    request.prompt =
+        random_prompts(host_engine->config().vocab_size, 1, 300 + 100 * static_cast<int64_t>(seed))[0].tokens;
+    request.params.temperature = seed == 0 ? 0.0f : 0.8f;
+    request.params.top_p = seed == 2 ? 0.9f : 1.0f;
+    request.params.seed = seed;
+    const TokenSink keep_on = [](TokenId) { return true; };
+    const auto host = generate(*host_engine, request, keep_on), device = generate(*device_engine, request, keep_on);
+    ASSERT_TRUE(host.ok() && device.ok());
+    EXPECT_EQ(device.value().tokens, host.value().tokens) << "seed " << seed;
+    EXPECT_EQ(device.value().num_accepted, host.value().num_accepted) << "seed " << seed;
+  }
+}
+
+TEST(Device, TooLargeCachesAreRefusedWithThePlan) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  EngineOptions options = on_device(host_options());
+  options.blocks_max = int64_t{1} << 24;
+  options.lanes_max = int64_t{1} << 20;
+  const auto engine = Engine::open(golden_weights(), golden_token_map(), options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(engine.status().message().find("Lower blocks_max or lanes_max"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace deepinfer

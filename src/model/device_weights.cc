@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include "model/device_weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/range.h"
+#include "model/weight_table.h"
+
+namespace deepinfer {
+namespace {
+
+constexpr int64_t kAlignment = 256, kPieceBytes = int64_t{32} << 20;
+
+bool lies_on_device(const WeightRow& row) {
+  return row.part != WeightPart::kEngramTables && row.part != WeightPart::kVision;
+}
+
+std::span<const uint8_t> bytes_of(const ModelWeights& weights, const WeightRow& row) {
+  return weights.checkpoint().bytes(*weights.checkpoint().find(row.name));
+}
+
+// Two pieces of staging memory in turn: one is filled while the other is copied.
+class Uploader {
+ public:
+  explicit Uploader(Device& device) : device_(device) {
+    for (Buffer<uint8_t>& piece : pieces_) piece = Buffer<uint8_t>(device.staging(), kPieceBytes);
+  }
+  Status copy(uint8_t* to, std::span<const uint8_t> from) {
+    TRY(device_.status());
+    for (size_t begin = 0; begin < from.size(); begin += static_cast<size_t>(kPieceBytes)) {
+      const size_t size = std::min(from.size() - begin, static_cast<size_t>(kPieceBytes));
+      if (used_[next_]) TRY(device_.wait());
+      std::memcpy(pieces_[next_].data(), from.data() + begin, size);
+      device_.copy(to + begin, pieces_[next_].data(), static_cast<int64_t>(size));
+      used_[next_] = true;
+      next_ = 1 - next_;
+    }
+    return {};
+  }
+
+ private:
+  Device& device_;
+  Buffer<uint8_t> pieces_[2];
+  bool used_[2] = {};
+  size_t next_ = 0;
+};
+
+Status check_scales(const WeightRow& row, std::span<const uint8_t> bytes) {
+  if (!row.is_scale) return {};
+  const std::optional<int64_t> nan = find_nan(row.dtype, bytes);
+  if (!nan) return {};
+  return corruption("tensor " + row.name + ": scale " + std::to_string(*nan) + " is NaN");
+}
+
+}  // namespace
+
+int64_t DeviceWeights::size_bytes(const ModelWeights& weights) {
+  WeightViews nowhere;
+  int64_t bytes = 0;
+  for (const WeightRow& row : declare_weights(weights.config(), nowhere))
+    if (lies_on_device(row)) bytes += round_up<int64_t>(row.size_bytes(), kAlignment);
+  return bytes;
+}
+
+Result<std::unique_ptr<DeviceWeights>> DeviceWeights::upload(const ModelWeights& weights, Device& device) {
+  auto uploaded = std::make_unique<DeviceWeights>();
+  const std::vector<WeightRow> table = declare_weights(weights.config(), uploaded->views_);
+  uploaded->memory_ = Buffer<uint8_t>(device.memory(), size_bytes(weights));
+  TRY(device.status());
+  Uploader uploader(device);
+  uint8_t* next = uploaded->memory_.data();
+  for (const WeightRow& row : table) {
+    if (!lies_on_device(row)) continue;
+    const std::span<const uint8_t> bytes = bytes_of(weights, row);
+    TRY(check_scales(row, bytes));
+    TRY(uploader.copy(next, bytes));
+    std::visit([&](auto view) { *view = reinterpret_cast<std::remove_reference_t<decltype(*view)>>(next); }, row.view);
+    next += round_up<int64_t>(row.size_bytes(), kAlignment);
+  }
+  TRY(device.wait());
+  return uploaded;
+}
+
+}  // namespace deepinfer
