@@ -183,6 +183,7 @@ EngramRows engram_rows_of(Forward::State& state, int table);
 // Entries of one row of index scores: on a device a step of a size, so that steps of a shape are alike as they grow.
 int64_t score_width(const Forward::State& state, int64_t max_visible);
 
+std::vector<int64_t> step_shape(const Forward::State& state);
 // `shape` says all that the ops' addresses and sizes depend on; empty: they run unrecorded.
 Status run_recorded(Forward::State& state, const std::vector<int64_t>& shape, const std::function<Status()>& ops);
 

@@ -134,7 +134,7 @@ Sum dot(std::span<const double> x, const Matrix& w, int64_t o) {
   return sum;
 }
 
-struct Device {
+struct Ops {
   Scratch scratch;
   ExecutionContext context{.pool = nullptr, .scratch = &scratch};
   Kernel<LinearParams> linear =
@@ -143,7 +143,7 @@ struct Device {
       resolve<ExpertsParams>("experts", experts_rows(), {Backend::kCpu, machine_cpu_level()}).value();
 };
 
-void expect_linear(Device& device, const Fp8Matrix& w, bool round_activation, int num_groups, const char* name) {
+void expect_linear(Ops& device, const Fp8Matrix& w, bool round_activation, int num_groups, const char* name) {
   const int64_t width = w.in * num_groups;
   const auto x = random_rows(kRows * width, 7);
   std::vector<bf16> y(static_cast<size_t>(kRows * w.out));
@@ -173,7 +173,7 @@ double bf(double x) { return round_to_bf16(static_cast<float>(x)); }
 TEST(ReleasedWidths, LinearsEqualADoublePrecisionRecomputation) {
   const LayerMatrices m = layer_matrices();
   std::printf("weights: %s\n", m.origin.c_str());
-  Device device;
+  Ops device;
   expect_linear(device, m.wq_a, true, 1, "wq_a");
   expect_linear(device, m.wq_b, true, 1, "wq_b");
   expect_linear(device, m.wkv, true, 1, "wkv");
@@ -183,7 +183,7 @@ TEST(ReleasedWidths, LinearsEqualADoublePrecisionRecomputation) {
 
 TEST(ReleasedWidths, AnExpertEqualsADoublePrecisionRecomputation) {
   const LayerMatrices m = layer_matrices();
-  Device device;
+  Ops device;
   const auto x = random_rows(kHidden, 9);
   const std::vector<int32_t> begin = {0, 1};
   const float weight = 0.7f;

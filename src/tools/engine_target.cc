@@ -16,11 +16,10 @@ Result<Target> engine_target(const ModelOptions& options) {
                          " at most");
   if (options.backend == "ascend")
     return unimplemented("--backend ascend: this program has no such kernels; use auto, cpu or cuda");
-  if (options.backend == "cpu") return target;
+  if (options.backend != "cuda") return target;
+  target.backend = Backend::kCuda;
   const auto device = open_cuda_device();
-  if (device.ok()) target.backend = Backend::kCuda;
-  else if (options.backend == "cuda") return device.status().prefixed("--backend cuda");
-  return target;
+  return device.ok() ? Result<Target>(target) : device.status().prefixed("--backend cuda");
 }
 
 }  // namespace deepinfer

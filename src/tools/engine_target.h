@@ -8,8 +8,8 @@
 
 namespace deepinfer {
 
-// auto takes the GPU where there is one. Errors: unimplemented for a CPU level this machine does not have; unavailable,
-// with what is missing, for a device that cannot be used.
+// auto is the CPU: a GPU is asked for by name. Errors: unimplemented for a CPU level this machine does not have;
+// unavailable, with what is missing, for a device that cannot be used.
 Result<Target> engine_target(const ModelOptions& options);
 
 }  // namespace deepinfer

@@ -12,12 +12,12 @@ namespace deepinfer {
 constexpr Allowed<int64_t> kAllowedThreads = {0, 1024};  // 0: one per CPU
 
 struct ModelOptions {
-  std::string model = "mini";    // checkpoint folder, or "mini" for the embedded model
-  std::string backend = "auto";  // auto | cpu | cuda | ascend
+  std::string model = "mini";      // checkpoint folder, or "mini" for the embedded model
+  std::string backend = "auto";    // auto | cpu | cuda | ascend
   std::string numerics = "exact";  // exact | fast
-  std::string cpu = "auto";      // auto | ref | avx2 | avx512 | vnni | bf16 | amx
-  int64_t num_threads = 0;       // 0: one per CPU the process may use
-  std::string replay = "fast";   // fast | exact | off
+  std::string cpu = "auto";        // auto | ref | avx2 | avx512 | vnni | bf16 | amx
+  int64_t num_threads = 0;         // 0: one per CPU the process may use
+  std::string replay = "fast";     // fast | exact | off
   bool deterministic = false;
 };
 

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// The forward pass on a device whose memory is not the host's, without such a device: a second heap that every byte
+// must be copied to. Whatever the host forgets to bring over, or reads from the wrong side, shows as other bits.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "base/philox.h"
+#include "model/device_weights.h"
+#include "model/forward.h"
+
+namespace deepinfer {
+namespace {
+
+class SplitDevice final : public Device {
+ public:
+  bool is_host() const override { return false; }
+  void make_current() override {}
+  std::string describe() const override { return "a second heap"; }
+  Memory& memory() override { return host_device().memory(); }
+  Memory& staging() override { return host_device().staging(); }
+  int64_t free_bytes() const override { return -1; }
+  void* stream() const override { return nullptr; }
+  void copy(void* to, const void* from, int64_t bytes) override { host_device().copy(to, from, bytes); }
+  void fill(void* data, uint8_t value, int64_t bytes) override { host_device().fill(data, value, bytes); }
+  void launched(const char*) override {}
+  Status wait() override { return {}; }
+  Status status() const override { return {}; }
+  void mark() override {}
+  Status wait_for_mark() override { return {}; }
+  void begin_graph() override {}
+  std::unique_ptr<DeviceGraph> end_graph() override { return nullptr; }
+  void start_timer() override {}
+  double elapsed_ns() override { return 0; }
+};
+
+std::shared_ptr<const ModelWeights> golden_weights() {
+  auto checkpoint = Checkpoint::open(std::string(DEEPINFER_TESTDATA) + "/model_a");
+  CHECK(checkpoint.ok());
+  auto weights = ModelWeights::bind(std::make_shared<const Checkpoint>(std::move(checkpoint).value()));
+  CHECK(weights.ok());
+  return std::make_shared<const ModelWeights>(std::move(weights).value());
+}
+
+// A forward pass with caches of its own, on the host or on a device.
+class Runner {
+ public:
+  Runner(std::shared_ptr<const ModelWeights> weights, Device* device)
+      : weights_(std::move(weights)), device_(device), scratch_(machine().memory()) {
+    const ModelConfig& config = weights_->config();
+    std::vector<int32_t> classes;
+    for (int64_t id = 0; id < config.vocab_size; ++id)
+      classes.push_back(static_cast<int32_t>(id % config.engram.num_token_classes));
+    hasher_ = EngramHasher::make(config.engram, token_map_from_classes(classes).value()).value();
+    kernels_ = KernelTable::resolve({Backend::kCpu, machine_cpu_level()}).value();
+    if (device_) device_weights_ = DeviceWeights::upload(*weights_, *device_).value();
+    allocate(make_cache_layout(config, make_layer_roles(config).value(), config.draft.block_size + 1));
+    const Forward::Parts parts{*weights_,  kernels_,  {.pool = nullptr, .scratch = &scratch_, .device = device_},
+                               *exchange_, &*hasher_, device_ ? &device_weights_->views() : nullptr};
+    forward_ =
+        Forward::create(parts, caches_.layout,
+                        {.rows_max = 160, .logits_rows_max = 8, .draft_sequences_max = 2, .records_graphs = false})
+            .value();
+  }
+
+  // Sequences of these rows; n-grams see the rows of the step alone.
+  std::vector<float> step(const std::vector<SequenceRows>& sequences, int64_t num_rows, uint64_t seed) {
+    Rng rng(seed);
+    std::vector<TokenId> tokens(static_cast<size_t>(num_rows)), ngrams;
+    for (TokenId& token : tokens)
+      token = static_cast<TokenId>(rng.below(static_cast<uint64_t>(weights_->config().vocab_size)));
+    for (const SequenceRows& sequence : sequences)
+      for (int64_t row = sequence.rows.begin; row < sequence.rows.end; ++row)
+        for (int64_t back = 0; back < hasher_->look_back(); ++back)
+          ngrams.push_back(row - back >= sequence.rows.begin ? tokens[static_cast<size_t>(row - back)]
+                                                             : EngramHasher::kDead);
+    Status status = forward_->begin({.tokens = tokens, .sequences = sequences, .ngrams = ngrams}, caches_);
+    EXPECT_TRUE(status.ok()) << status.message();
+    status = forward_->run();
+    EXPECT_TRUE(status.ok()) << status.message();
+    return values(forward_->logits());
+  }
+
+  std::vector<float> draft(const std::vector<DraftSequence>& sequences) {
+    const Status status = forward_->draft(sequences, caches_);
+    EXPECT_TRUE(status.ok()) << status.message();
+    std::vector<float> all, confidences(sequences.size());
+    std::vector<TokenId> previous;
+    for (const DraftSequence& sequence : sequences) previous.push_back(sequence.anchor);
+    for (int64_t i = 0; i < forward_->draft_block(); ++i) {
+      const auto logits = values(forward_->draft_logits(i, previous, confidences));
+      all.insert(all.end(), logits.begin(), logits.end());
+      all.insert(all.end(), confidences.begin(), confidences.end());
+      for (TokenId& token : previous) token = (token + 7) % static_cast<TokenId>(weights_->config().vocab_size);
+    }
+    return all;
+  }
+
+ private:
+  Device& machine() { return device_ ? *device_ : host_device(); }
+  static std::vector<float> values(View<const float, dim::rows, dim::vocab> view) {
+    return {view.data, view.data + view.num_elements()};
+  }
+  void allocate(const CacheLayout& layout) {
+    constexpr int64_t kLanes = 2, kBlocks = 4, kBlocksPerLane = 2;
+    Memory& memory = machine().memory();
+    rings_ = Buffer<uint8_t>(memory, layout.num_layers * kLanes * layout.ring_bytes());
+    blocks_ = Buffer<uint8_t>(memory, kBlocks * layout.block_bytes);
+    tails_ = Buffer<float>(
+        memory, static_cast<int64_t>(layout.sources.size()) * kLanes * layout.tail_slots * 2 * layout.head_dim);
+    table_ = Buffer<int32_t>(machine().staging(), kLanes * kBlocksPerLane);
+    device_table_ = Buffer<int32_t>(memory, table_.size());
+    caches_ = {.layout = layout,
+               .num_lanes = kLanes,
+               .num_blocks = kBlocks,
+               .blocks_per_lane = kBlocksPerLane,
+               .rings = rings_.data(),
+               .blocks = blocks_.data(),
+               .tails = tails_.data(),
+               .block_table = table_.data(),
+               .device_block_table = device_ ? device_table_.data() : table_.data()};
+  }
+
+  std::shared_ptr<const ModelWeights> weights_;
+  Device* device_;
+  Scratch scratch_;
+  std::optional<EngramHasher> hasher_;
+  KernelTable kernels_;
+  std::unique_ptr<DeviceWeights> device_weights_;
+  std::unique_ptr<ExpertExchange> exchange_ = make_local_expert_exchange();
+  Buffer<uint8_t> rings_, blocks_;
+  Buffer<float> tails_;
+  Buffer<int32_t> table_, device_table_;
+  Caches caches_;
+  std::unique_ptr<Forward> forward_;
+};
+
+}  // namespace
+
+// A prefill step whose first sequence lets rows go behind the last kv source, decode rows, then drafts.
+TEST(ForwardOnADevice, GivesTheBitsOfTheHost) {
+  const auto weights = golden_weights();
+  SplitDevice device;
+  Runner host(weights, nullptr), split(weights, &device);
+  const std::vector<BlockId> first = {BlockId{3}, BlockId{1}}, second = {BlockId{2}};
+  const std::vector<SequenceRows> prefill = {{.lane = 1,
+                                              .rows = {0, 90},
+                                              .position_begin = 0,
+                                              .blocks = first,
+                                              .num_logits_rows = 3,
+                                              .decoder_begin = 40,
+                                              .decoder_window_begin = 40},
+                                             {.lane = 0, .rows = {90, 123}, .blocks = second, .num_logits_rows = 1}};
+  EXPECT_EQ(split.step(prefill, 123, 1), host.step(prefill, 123, 1));
+  const std::vector<SequenceRows> decode = {
+      {.lane = 0, .rows = {0, 1}, .position_begin = 33, .blocks = second, .num_logits_rows = 1},
+      {.lane = 1,
+       .rows = {1, 4},
+       .position_begin = 90,
+       .blocks = first,
+       .num_logits_rows = 3,
+       .decoder_window_begin = 40}};
+  for (uint64_t seed = 2; seed < 4; ++seed) EXPECT_EQ(split.step(decode, 4, seed), host.step(decode, 4, seed));
+  const std::vector<DraftSequence> drafts = {{.lane = 0, .position = 34, .anchor = 5},
+                                             {.lane = 1, .position = 93, .anchor = 9, .window_begin = 40}};
+  EXPECT_EQ(split.draft(drafts), host.draft(drafts));
+}
+
+}  // namespace deepinfer
