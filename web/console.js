@@ -316,8 +316,11 @@ function readMetrics(text) {
   for (const line of text.split("\n")) {
     const match = /^([a-zA-Z_:]+)(\{.*\})? (\S+)$/.exec(line);
     if (!match) continue;
-    const reason = /reason="([^"]*)"/.exec(match[2] || "");
-    values.set(reason ? match[1] + " " + reason[1] : match[1], Number(match[3]));
+    const labels = match[2] || "";
+    const device = /device="([^"]*)",state="([^"]*)"/.exec(labels);
+    const label = /(?:reason|class)="([^"]*)"/.exec(labels);
+    const part = device ? " " + device[1] + ": " + device[2] : label ? " " + label[1] : "";
+    values.set(match[1] + part, Number(match[3]));
   }
   return values;
 }
@@ -345,6 +348,16 @@ function figures(now, seconds) {
     ["Open connections", value("deepinfer_http_connections")],
     ["Output tokens of finished requests", value("vllm:generation_tokens_total")],
   ];
+  if (now.has("deepinfer_store_blocks")) {
+    rows.push(["Store: blocks kept", value("deepinfer_store_blocks")]);
+    rows.push(["Store: blocks found of asked", share(value("deepinfer_store_hits_total"), value("deepinfer_store_queries_total"))]);
+    rows.push(["Store: slowest reads (99th percentile)", ms("deepinfer_store_read_seconds_p99")]);
+    for (const [name, count] of now) {
+      if (name.startsWith("deepinfer_store_misses_total ") && count > 0) rows.push(["Store: ended, " + name.split(" ")[1], count]);
+      if (name.startsWith("deepinfer_store_effective_ttl_seconds ")) rows.push(["Store: data stays, " + name.split(" ")[1], (count / 3600).toFixed(1) + " h"]);
+      if (name.startsWith("deepinfer_store_device_state ")) rows.push(["Store: shard " + name.slice(29), ""]);
+    }
+  }
   for (const [name, count] of now)
     if (name.startsWith("deepinfer_prefix_cache_misses_total ")) rows.push(["Cache lookups ended: " + name.split(" ")[1], count]);
   return rows;

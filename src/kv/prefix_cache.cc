@@ -102,7 +102,15 @@ void PrefixCache::publish(const BlockTable& table, std::span<const BlockKey> key
     pool_.publish(table.blocks()[static_cast<size_t>(i)], keys[static_cast<size_t>(i)], behind_fast_replay);
     ++stats_.num_published;
   }
+  if (!records_published_ || blocks.empty()) return;
+  const auto first = table.blocks().begin();
+  published_.push_back({.keys = {keys.begin(), keys.begin() + blocks.end},
+                        .blocks = blocks,
+                        .ids = {first + blocks.begin, first + blocks.end},
+                        .behind_fast_replay = behind_fast_replay});
 }
+
+std::vector<PublishedBlocks> PrefixCache::take_published() { return std::exchange(published_, {}); }
 
 std::vector<BlockCopy> PrefixCache::take_offloads() { return std::exchange(offloads_, {}); }
 

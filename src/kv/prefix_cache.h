@@ -48,6 +48,14 @@ struct PrefixHit {
   int64_t num_tokens() const { return static_cast<int64_t>(blocks.size()) * kBlockTokens; }
 };
 
+// Blocks that became full, and the chain they stand in.
+struct PublishedBlocks {
+  std::vector<BlockKey> keys;  // from the chain's first block to the last published
+  Range blocks;                // of the chain
+  std::vector<BlockId> ids;    // one a block
+  bool behind_fast_replay = false;
+};
+
 struct PrefixCacheStats {
   int64_t num_lookups = 0, num_prompt_tokens = 0, num_hit_tokens = 0, num_host_hit_tokens = 0;
   int64_t num_published = 0, num_evicted = 0, num_offloaded = 0, num_kept = 0, num_loaded = 0;
@@ -70,6 +78,11 @@ class PrefixCache {
   // Blocks [first, last) of a sequence are full and computed: offer them to later prompts.
   void publish(const BlockTable& table, std::span<const BlockKey> keys, Range blocks, bool behind_fast_replay);
 
+  // From here on what is published is kept for take_published(), which must be called before the next plan: until then
+  // the blocks hold these bytes.
+  void record_published() { records_published_ = true; }
+  std::vector<PublishedBlocks> take_published();
+
   // Copies to start: evicted blocks that go to host memory. Each must be read before the step that reuses the block,
   // which is the step planned next: the engine runs offloads first. Cleared by the call.
   std::vector<BlockCopy> take_offloads();
@@ -89,6 +102,8 @@ class PrefixCache {
   HostTier host_;
   std::vector<BlockCopy> offloads_;
   std::vector<bool> loading_;  // by block
+  std::vector<PublishedBlocks> published_;
+  bool records_published_ = false;
   int64_t num_loading_ = 0;
   PrefixCacheStats stats_;
   BlockPool pool_;  // after what its eviction callback uses

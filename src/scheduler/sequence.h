@@ -47,11 +47,13 @@ struct SequenceRecord {
   int64_t num_chunks = 0, num_steps = 0;
   int64_t num_drafted = 0, num_verified = 0, num_accepted = 0;
   int64_t num_preemptions = 0, num_loaded_blocks = 0;
-  int64_t num_shared_tokens = 0;    // of the prompt: computed once for all choices, by the first
-  int64_t num_offloaded_bytes = 0;  // of its state, when it was preempted without throwing it away
-  int64_t num_loaded_bytes = 0;     // and back
-  int64_t num_blocks_max = 0;       // most blocks it held
-  int64_t num_kv_bytes = 0;         // of these blocks and of its lane
+  int64_t num_shared_tokens = 0;                    // of the prompt: computed once for all choices, by the first
+  int64_t num_offloaded_bytes = 0;                  // of its state, when it was preempted without throwing it away
+  int64_t num_loaded_bytes = 0;                     // and back
+  int64_t num_store_tokens = 0, store_wait_ns = 0;  // of the prompt: read from the store, and waited for it
+  std::string store_reason;                         // why the store's part ended; empty: it was not asked
+  int64_t num_blocks_max = 0;                       // most blocks it held
+  int64_t num_kv_bytes = 0;                         // of these blocks and of its lane
 };
 
 // Where a preempted sequence's state waits.

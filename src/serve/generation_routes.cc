@@ -10,6 +10,7 @@
 #include "serve/image_sources.h"
 #include "serve/request_error_of.h"
 #include "serve/service_call.h"
+#include "serve/service_store.h"
 
 namespace deepinfer {
 namespace {
@@ -185,7 +186,9 @@ void Service::begin_answer(const std::shared_ptr<Call>& call, AnswerSetup setup)
   setup.error_body = codec ? codec->error : &openai_error_body;
   setup.fields = call->ticket->fields();
   call->ticket->begin_generation();
-  setup.tenant_salt = call->ticket->owner() + '\0' + setup.request.chat.user;
+  const std::string& user = setup.request.chat.user;
+  ServiceStore* const store = options_.limits.store;
+  setup.tenant_salt = store ? store->salt_of(call->ticket->owner(), user) : call->ticket->owner() + '\0' + user;
   auto stored = std::move(setup.on_end);
   setup.on_end = [ticket = call->ticket, stored = std::move(stored)](const AnswerOutcome& outcome) {
     if (stored) stored(outcome);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "base/sha256.h"
 #include "engine/host_room.h"
+#include "serve/service_store.h"
 #include "serve/step_profile.h"
 
 namespace deepinfer {
@@ -45,6 +47,13 @@ StepLoopOptions loop_options(const Engine& engine, const InferenceLimits& limits
   return options;
 }
 
+// Blocks hit only where their bytes are what this engine itself would have computed: same checkpoint and program, same
+// layout, same kernels.
+std::string state_revision(const Engine& engine, const std::string& revision) {
+  const std::string text = revision + '\n' + engine.state_layout() + '\n' + engine.describe_kernels();
+  return to_hex(sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
+}
+
 }  // namespace
 
 Inference::~Inference() { stop(); }
@@ -69,6 +78,14 @@ Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Targ
     options.scheduler.profile = profile.curve;
   }
   TRY(check_host_room(*inference->engine_, options.num_host_blocks));
+  if (limits.store) {
+    options.scheduler.model_revision = state_revision(*inference->engine_, limits.store_revision);
+    inference->store_tier_ = std::make_unique<StoreTier>(
+        limits.store->blocks(), StoreTierOptions{.block_bytes = inference->engine_->cache_layout().block_bytes,
+                                                 .model_revision = options.scheduler.model_revision,
+                                                 .cache_format = options.scheduler.cache_format});
+    options.store = inference->store_tier_.get();
+  }
   auto loop = std::make_unique<StepLoop>(*inference->engine_, options, clock);
   inference->loop_ = loop.get();
   inference->source_ = std::move(loop);

@@ -13,6 +13,8 @@
 
 namespace deepinfer {
 
+class ServiceStore;
+
 struct InferenceLimits {
   int64_t sequences_max = 16;  // at once
   int64_t queue_max = 1024;    // waiting
@@ -21,6 +23,8 @@ struct InferenceLimits {
   int64_t host_kv_tokens = 0;  // tokens of KV kept in host memory beyond that
   int64_t rows_max = 512;      // of a step
   bool drafts = true;
+  ServiceStore* store = nullptr;           // prefixes are kept there and found again; outlives the inference
+  std::string store_revision;              // of the checkpoint and the program: what another one stored is not found
   bool pipelined = true;                   // the next step is planned while one runs
   int64_t step_ns_max = 300'000'000'000;   // a step that takes longer is stopped; 0 = no limit
   int64_t ttft_ns_max = 0;                 // refuse what would wait longer for its first token; 0 = never
@@ -55,6 +59,7 @@ class Inference {
   LoadedModel model_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<RequestPreparer> preparer_;
+  std::unique_ptr<StoreTier> store_tier_;
   std::unique_ptr<TokenSource> source_;
   StepLoop* loop_ = nullptr;  // what source_ is, where the engine is ours
 };

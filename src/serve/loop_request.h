@@ -21,7 +21,10 @@ namespace deepinfer {
 struct LoopRequest {
   SequenceRequest sequence;  // its id is given by the loop
   SamplingParams sampling;
-  std::vector<LaneImage> images;      // rows of the prompt's image spans
+  std::vector<LaneImage> images;  // rows of the prompt's image spans
+  // Set by the loop where there is a store: what came from it, how long that took, and why it ended where it did.
+  int64_t num_store_tokens = 0, store_wait_ns = 0;
+  std::string store_reason;           // empty: the store was not asked
   std::unique_ptr<MaskSource> masks;  // null = every token may come; positioned behind the prompt
 };
 

@@ -9,6 +9,7 @@
 #include "serve/openapi.h"
 #include "serve/request_error_of.h"
 #include "serve/service_call.h"
+#include "serve/service_store.h"
 
 namespace deepinfer {
 namespace {
@@ -38,8 +39,9 @@ void Service::ready(std::shared_ptr<Call> call) {
 }
 
 void Service::metrics(std::shared_ptr<Call> call) {
-  call->ticket->reply(*call->exchange, 200, metrics_.text(snapshot(), server_->counts()),
-                      "text/plain; version=0.0.4; charset=utf-8");
+  std::string text = metrics_.text(snapshot(), server_->counts());
+  if (options_.limits.store) text += store_metrics(options_.limits.store->blocks());
+  call->ticket->reply(*call->exchange, 200, text, "text/plain; version=0.0.4; charset=utf-8");
 }
 
 void Service::openapi(std::shared_ptr<Call> call) {

@@ -35,7 +35,9 @@ StepLoop::StepLoop(Engine& engine, const StepLoopOptions& options, const Clock& 
       cache_(engine.options().blocks_max, options.num_host_blocks),
       scheduler_(fitted(options.scheduler, engine), cache_),
       mover_(engine, options.num_host_blocks),
-      snapshots_(engine, options.scheduler.model_revision) {}
+      snapshots_(engine, options.scheduler.model_revision) {
+  if (options_.store) cache_.record_published();
+}
 
 StepLoop::~StepLoop() {
   stop();
@@ -73,21 +75,26 @@ void StepLoop::take_inbox() {
     arrivals.swap(inbox_);
     cancels.swap(cancels_);
   }
-  for (Arrival& arrival : arrivals) {
-    SequenceRequest sequence = arrival.request.sequence;
-    if (options_.ttft_ns_max > 0 && !sequence.ttft_ns_max) sequence.ttft_ns_max = options_.ttft_ns_max;
-    if (const Status taken = scheduler_.submit(std::move(sequence), clock_.monotonic_ns()); !taken.ok()) {
-      arrival.on_update({.id = arrival.id, .tokens = {}, .logprobs = {}, .finished = {}, .refused = taken});
-      continue;
-    }
-    Live& live = live_[index(arrival.id)];
-    live.request = std::move(arrival.request);
-    live.on_update = std::move(arrival.on_update);
-    if (live.request.masks)
-      live.masks = std::make_shared<SequenceMasks>(std::move(live.request.masks), engine_.config().vocab_size,
-                                                   scheduler_.num_drafts());
+  for (Arrival& arrival : arrivals)
+    if (!fetch_first(arrival)) accept(std::move(arrival));
+  for (const SequenceId id : cancels)
+    if (!cancel_fetch(id)) scheduler_.cancel(id);
+}
+
+void StepLoop::accept(Arrival arrival) {
+  SequenceRequest sequence = arrival.request.sequence;
+  if (options_.ttft_ns_max > 0 && !sequence.ttft_ns_max) sequence.ttft_ns_max = options_.ttft_ns_max;
+  if (const Status taken = scheduler_.submit(std::move(sequence), clock_.monotonic_ns()); !taken.ok()) {
+    arrival.on_update({.id = arrival.id, .tokens = {}, .logprobs = {}, .finished = {}, .refused = taken});
+    return;
   }
-  for (const SequenceId id : cancels) scheduler_.cancel(id);
+  Live& live = live_[index(arrival.id)];
+  live.request = std::move(arrival.request);
+  live.on_update = std::move(arrival.on_update);
+  if (live.request.masks)
+    live.masks = std::make_shared<SequenceMasks>(std::move(live.request.masks), engine_.config().vocab_size,
+                                                 scheduler_.num_drafts());
+  note_root(live.request);
 }
 
 Status StepLoop::admit_lanes(const Batch& batch) {
@@ -174,6 +181,7 @@ Status StepLoop::collect_oldest() {
   --num_flights_;
   scheduler_.commit(output_, clock_.monotonic_ns(), deltas_);
   TRY(save_forks());
+  TRY(save_published());
   scheduler_.add_step_time(step_ns(output_));
   if (options_.checks_invariants) scheduler_.check_invariants();
   advance_masks();
@@ -192,6 +200,7 @@ void StepLoop::warn_of_bad_drafts() {
 
 Result<bool> StepLoop::run_step() {
   take_inbox();
+  TRY(finish_fetches());
   ASSIGN_OR_RETURN(const bool launched, launch_step());
   const bool one_stays = options_.pipelined && launched && !scheduler_.wants_drain();
   const bool any = num_flights_ > 0;
@@ -228,6 +237,11 @@ void StepLoop::deliver(const std::vector<SequenceDelta>& deltas) {
     live.output.insert(live.output.end(), delta.tokens.begin(), delta.tokens.end());
     std::optional<SequenceRecord> record;
     if (delta.finished) record = scheduler_.take_record(delta.id);
+    if (record) {
+      record->num_store_tokens = live.request.num_store_tokens;
+      record->store_wait_ns = live.request.store_wait_ns;
+      record->store_reason = live.request.store_reason;
+    }
     const Sequence* running = record ? nullptr : scheduler_.find(delta.id);
     const int64_t num_cached = record ? record->num_cached_tokens : running ? running->record.num_cached_tokens : 0;
     live.on_update({.id = delta.id,
@@ -282,7 +296,8 @@ void StepLoop::update_gauges() {
 Status StepLoop::run_until_idle() {
   for (;;) {
     ASSIGN_OR_RETURN(const bool ran, run_step());
-    if (!ran && scheduler_.is_idle()) return {};
+    if (!ran && scheduler_.is_idle() && fetching_.empty()) return {};
+    if (!ran && !fetching_.empty()) options_.store->wait(10'000'000);
   }
 }
 
@@ -299,13 +314,14 @@ void StepLoop::loop() {
     if (stopping_ || !failure_.ok()) break;
     if (!ran.value() && inbox_.empty() && cancels_.empty()) {
       // A deadline of a waiting sequence is the only thing that happens by itself: look again soon enough for it.
-      wake_.wait_for(lock, std::chrono::milliseconds(scheduler_.is_idle() ? 1000 : 1),
+      wake_.wait_for(lock, std::chrono::milliseconds(scheduler_.is_idle() && fetching_.empty() ? 1000 : 1),
                      [this] { return stopping_ || !inbox_.empty() || !cancels_.empty(); });
     }
   }
   const Status reason = failure();
   end_flights();
   take_inbox();
+  while (!fetching_.empty()) cancel_fetch(fetching_.begin()->second.arrival.id);
   for (auto& [id, live] : live_)
     live.on_update({.id = static_cast<SequenceId>(id),
                     .tokens = {},

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "engine/block_mover.h"
 #include "engine/engine.h"
+#include "kv/store_tier.h"
 #include "scheduler/scheduler.h"
 #include "serve/loop_request.h"
 #include "serve/sequence_masks.h"
@@ -34,6 +35,7 @@ struct StepLoopOptions {
   int64_t inbox_max = 4096;     // requests not yet seen by the scheduler
   // For requests that say nothing themselves: refused when their first token is predicted to take longer; 0 = taken.
   int64_t ttft_ns_max = 0;
+  StoreTier* store = nullptr;      // the third tier; outlives the loop. Null = none
   bool pipelined = true;           // false: every step is collected before the next is planned
   bool measures_cpu_time = false;  // steps count as CPU time of the engine thread: benches on shared machines
   bool checks_invariants = false;  // every step; tests
@@ -82,7 +84,26 @@ class StepLoop final : public TokenSource {
     OnLoopUpdate on_update;
   };
 
+  // What waits for the store.
+  struct Fetching {
+    Arrival arrival;
+    std::vector<Arrival> followers;  // choices that share its prompt
+    int64_t begin_ns = 0;
+  };
+  struct Root {
+    std::string tenant_salt;
+  };
+  static constexpr size_t kRootsMax = 65'536;
+
   void take_inbox();
+  void accept(Arrival arrival);
+  // step_loop_store.cc
+  bool fetch_first(Arrival& arrival);
+  Status finish_fetches();
+  Result<int64_t> adopt(const StoreFetch& fetch);
+  Status save_published();
+  void note_root(const LoopRequest& request);
+  bool cancel_fetch(SequenceId id);
   Flight& flight(int64_t i) { return flights_[static_cast<size_t>((first_flight_ + i) % Scheduler::kStepsMax)]; }
   Result<bool> launch_step();  // false: nothing to run
   Status admit_lanes(const Batch& batch);
@@ -115,7 +136,9 @@ class StepLoop final : public TokenSource {
   BlockMover mover_;
   SnapshotStore snapshots_;
   std::unordered_map<uint64_t, Live> live_;
-  std::array<Flight, Scheduler::kStepsMax> flights_;  // a ring, as in the scheduler
+  std::unordered_map<uint64_t, Fetching> fetching_;
+  std::unordered_map<BlockKey, Root, BlockKeyHash> roots_;  // whose the chains of late prompts are
+  std::array<Flight, Scheduler::kStepsMax> flights_;        // a ring, as in the scheduler
   int64_t first_flight_ = 0, num_flights_ = 0;
   StepOutput output_;
   bool has_warned_ = false;

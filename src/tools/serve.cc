@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/sha256.h"
 #include "serve/options.h"
 #include "serve/service.h"
+#include "serve/service_store.h"
 #include "tools/command.h"
 #include "tools/engine_target.h"
 #include "tools/model_options.h"
@@ -37,6 +39,9 @@ struct ServeArguments {
   int64_t body_mib = 100, bodies_mib = 1024, store_mib = 64, store_minutes = 60, drain_s = 60;
   int64_t step_timeout_s = 300, ttft_ms_max = 0;
   std::string draft = "on", pipeline = "on";
+  ServiceStoreOptions store;
+  std::string store_secret;
+  int64_t store_gb = 0;
   bool no_auth = false, no_console = false, image_urls = false;
 };
 
@@ -116,6 +121,19 @@ Result<ServiceOptions> service_options(const ServeArguments& arguments) {
   return options;
 }
 
+// Null without --store.
+Result<std::unique_ptr<ServiceStore>> open_store(const ServeArguments& arguments, const Clock& clock) {
+  ServiceStoreOptions options = arguments.store;
+  const StoreTarget& target = options.target;
+  if (target.paths.empty() && target.shards.empty() && target.rados.empty()) return std::unique_ptr<ServiceStore>();
+  options.capacity_bytes = arguments.store_gb * 1'000'000'000;
+  if (!arguments.store_secret.empty()) {
+    ASSIGN_OR_RETURN(options.target.security.secret, read_file(arguments.store_secret, 4096));
+    while (options.target.security.secret.ends_with('\n')) options.target.security.secret.pop_back();
+  }
+  return ServiceStore::open(options, clock);
+}
+
 Status check_ranges(const ServeArguments& a) {
   const auto outside = [](const char* name, int64_t value, int64_t least, int64_t most) -> Status {
     if (value >= least && value <= most) return {};
@@ -134,6 +152,7 @@ Status check_ranges(const ServeArguments& a) {
   TRY(outside("--max-connections", a.connections, 1, 1'000'000));
   TRY(outside("--max-body-mib", a.body_mib, 1, 1024));
   TRY(outside("--max-bodies-mib", a.bodies_mib, a.body_mib, 1 << 20));
+  TRY(outside("--store-gb", a.store_gb, 0, 1 << 30));
   TRY(outside("--store-mib", a.store_mib, 0, 1 << 16));
   TRY(outside("--store-minutes", a.store_minutes, 0, 1 << 20));
   return outside("--drain-seconds", a.drain_s, 0, 86'400);
@@ -198,6 +217,9 @@ Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
   const int64_t begin_ns = clock.monotonic_ns();
   ASSIGN_OR_RETURN(ServiceOptions options, service_options(arguments));
   const std::string name = options.served_names[0];
+  ASSIGN_OR_RETURN(const std::unique_ptr<ServiceStore> store, open_store(arguments, clock));  // outlives the service
+  options.limits.store = store.get();
+  options.limits.store_revision = options.revision + checkpoint_revision(arguments.model.model);
   ASSIGN_OR_RETURN(LoadedModel model, load_model(arguments.model.model));
   if (signals.signal() != 0) return {};
   ASSIGN_OR_RETURN(const std::unique_ptr<Service> service, Service::start(std::move(model), std::move(options), clock));
@@ -239,6 +261,15 @@ void declare(OptionSet& options, ServeArguments& a) {
   options.add("--cors-origin", a.cors_origins,
               "pages of this origin (https://...) may use the service; may repeat (default none)");
   options.add("--otlp-endpoint", a.otlp_endpoint, "collector that takes spans by OTLP/HTTP, http://127.0.0.1:4318");
+  options.add("--store", a.store.target.paths,
+              "DIR where prefixes are kept over restarts, or twelve and more with commas (coded 10 + 2)");
+  options.add("--store-shards", a.store.target.shards, "the same on shard servers: HOST:PORT,... (see store serve)");
+  options.add("--store-rados", a.store.target.rados, "the same on a Ceph cluster: CONF:POOLPREFIX");
+  options.add("--store-secret", a.store_secret, "file with the secret that shard servers and this service share");
+  options.add("--store-tenants", a.store.tenants_file,
+              "file with the secret salts of the keys' owners (default: tenants.json in the first --store)");
+  options.add("--store-encryption-key", a.store.encryption_key, "file with 64 hex digits: encrypt what is stored");
+  options.add("--store-gb", a.store_gb, "GB kept in the store; 0 = as much as its disks hold (default)");
   options.add("--store-mib", a.store_mib, "memory for stored responses in MiB (default 64)");
   options.add("--store-minutes", a.store_minutes, "how long a response is stored, in minutes (default 60)");
   options.add("--drain-seconds", a.drain_s, "how long running requests may go on after SIGTERM (default 60)");

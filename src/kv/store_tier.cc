@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include "kv/store_tier.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace deepinfer {
+namespace {
+constexpr size_t kScopesMax = 4096;                     // digests kept at hand; made again when they are gone
+constexpr int64_t kWaitingBytesMax = int64_t{4} << 30;  // of fetches not begun: a longer line is not worth waiting in
+}  // namespace
+
+StoreTier::StoreTier(BlockStore& store, StoreTierOptions options)
+    : store_(store), options_(std::move(options)), thread_([this] { run(); }) {}
+
+StoreTier::~StoreTier() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+const StoreScope& StoreTier::scope_of(const std::string& tenant_salt) {
+  if (const auto at = scopes_.find(tenant_salt); at != scopes_.end()) return at->second;
+  if (scopes_.size() >= kScopesMax) scopes_.clear();
+  const StoreScope scope = store_.scope({tenant_salt, options_.model_revision, options_.cache_format});
+  return scopes_.emplace(tenant_salt, scope).first->second;
+}
+
+bool StoreTier::start(uint64_t ticket, const std::string& tenant_salt, std::span<const BlockKey> keys,
+                      int64_t num_present, int64_t num_usable, bool exact_only, StoreMiss& reason) {
+  const StoreScope& scope = scope_of(tenant_salt);
+  const auto usable = keys.first(static_cast<size_t>(std::min<int64_t>(num_usable, static_cast<int64_t>(keys.size()))));
+  const StoreLookup found = store_.lookup(scope, usable, exact_only);
+  reason = found.reason;
+  if (found.num_blocks - num_present < options_.blocks_min) return false;
+  Order order{.scope = scope, .exact_only = exact_only};
+  order.fetch = {.ticket = ticket,
+                 .keys = {usable.begin(), usable.begin() + found.num_blocks},
+                 .blocks = {num_present, found.num_blocks},
+                 .reason = found.reason};
+  {
+    const std::lock_guard lock(mutex_);
+    int64_t num_blocks = order.fetch.blocks.size();
+    for (const Order& waiting : orders_) num_blocks += waiting.fetch.blocks.size();
+    const bool too_long = !orders_.empty() && num_blocks * options_.block_bytes > kWaitingBytesMax;
+    if (num_under_way_ >= options_.fetches_max || too_long) return false;
+    ++num_under_way_;
+    orders_.push_back(std::move(order));
+  }
+  wake_.notify_one();
+  return true;
+}
+
+void StoreTier::run() {
+  for (;;) {
+    Order order;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stopping_ || !orders_.empty(); });
+      if (stopping_) return;
+      order = std::move(orders_.front());
+      orders_.pop_front();
+    }
+    StoreFetch& fetch = order.fetch;
+    fetch.bytes.resize(static_cast<size_t>(fetch.blocks.size() * options_.block_bytes));
+    StoreGet got = store_.get({.scope = order.scope,
+                               .keys = fetch.keys,
+                               .blocks = fetch.blocks,
+                               .block_bytes = options_.block_bytes,
+                               .exact_only = order.exact_only},
+                              fetch.bytes);
+    fetch.blocks.end = fetch.blocks.begin + got.num_blocks;
+    fetch.fast_replay = std::move(got.fast_replay);
+    if (got.reason != StoreMiss::kNone) fetch.reason = got.reason;
+    {
+      const std::lock_guard lock(mutex_);
+      finished_.push_back(std::move(fetch));
+      --num_under_way_;
+    }
+    done_.notify_all();
+  }
+}
+
+std::vector<StoreFetch> StoreTier::take_finished() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(finished_, {});
+}
+
+void StoreTier::wait(int64_t timeout_ns) {
+  std::unique_lock lock(mutex_);
+  done_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return !finished_.empty(); });
+}
+
+int64_t StoreTier::num_under_way() const {
+  const std::lock_guard lock(mutex_);
+  return num_under_way_;
+}
+
+bool StoreTier::has(const std::string& tenant_salt, std::span<const BlockKey> keys, bool exact_only) {
+  return store_.holds(scope_of(tenant_salt), keys, exact_only);
+}
+
+void StoreTier::save(const std::string& tenant_salt, std::span<const BlockKey> keys, Range blocks,
+                     std::vector<uint8_t> bytes, bool behind_fast_replay) {
+  StorePut put{.scope = scope_of(tenant_salt),
+               .ttl_class = options_.ttl_class,
+               .keys = {keys.begin(), keys.begin() + blocks.end},
+               .first_block = blocks.begin,
+               .block_bytes = options_.block_bytes,
+               .bytes = std::move(bytes)};
+  if (behind_fast_replay) put.fast_replay.assign(static_cast<size_t>(blocks.size()), 1);
+  store_.put(std::move(put));
+}
+
+}  // namespace deepinfer

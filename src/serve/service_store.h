@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// The KV store of a service: `serve --store DIR`. Opens the devices, keeps each owner's secret salt beside them, and
+// names the model and the layout so that blocks of another checkpoint, program or kind of processor never hit. Thread:
+// any.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "store/block_store.h"
+#include "store/store_target.h"
+#include "store/tenants.h"
+
+namespace deepinfer {
+
+struct ServiceStoreOptions {
+  StoreTarget target;
+  std::string tenants_file;    // empty = tenants.json in the first directory
+  std::string encryption_key;  // file; empty = blocks are not encrypted
+  int64_t capacity_bytes = 0;  // 0 = as much as the disks hold
+};
+
+class ServiceStore {
+ public:
+  static Result<std::unique_ptr<ServiceStore>> open(const ServiceStoreOptions& options, const Clock& clock);
+
+  BlockStore& blocks() { return *store_; }
+  const BlockStore& blocks() const { return *store_; }
+  // What goes into the keys instead of the owner's name, which others could guess. `user` parts the data of one owner.
+  std::string salt_of(const std::string& owner, const std::string& user);
+
+ private:
+  ServiceStore(StoreTenants tenants) : tenants_(std::move(tenants)) {}
+  FrameLoop loop_;
+  StoreTenants tenants_;
+  std::unique_ptr<BlockStore> store_;  // its devices use the loop
+};
+
+// Names a checkpoint folder by its small files' bytes and its large files' sizes and times; empty for the embedded
+// model, which the program's version names.
+std::string checkpoint_revision(const std::string& folder);
+
+// The store's figures as Prometheus text.
+std::string store_metrics(const BlockStore& store);
+
+}  // namespace deepinfer

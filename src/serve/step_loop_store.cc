@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+// The store's part of the loop: prompts whose beginning it has wait for it, then their blocks stand in the device's
+// pool as cached ones; blocks that become full are handed to it. No step waits for a disk.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "serve/step_loop.h"
+
+namespace deepinfer {
+
+// True when the arrival waits now. A choice that shares another's prompt goes where that one went.
+bool StepLoop::fetch_first(Arrival& arrival) {
+  if (!options_.store) return false;
+  const SequenceRequest& request = arrival.request.sequence;
+  if (request.prompt_of) {
+    const auto at = fetching_.find(index(*request.prompt_of));
+    if (at == fetching_.end()) return false;
+    at->second.followers.push_back(std::move(arrival));
+    return true;
+  }
+  if (!request.use_prefix_cache || request.replay == ReplayMode::kOff) return false;
+  const bool exact = request.replay == ReplayMode::kExact;
+  const auto num_prompt = static_cast<int64_t>(request.prompt.size());
+  BlockKeyChain chain({request.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
+  const std::vector<BlockKey>& keys = chain.extend(request.prompt, request.media);
+  const int64_t num_usable = std::min<int64_t>(static_cast<int64_t>(keys.size()), (num_prompt - 1) / kBlockTokens);
+  const int64_t num_present = cache_.probe_tokens(keys, num_prompt, exact) / kBlockTokens;
+  StoreMiss reason = StoreMiss::kNone;
+  const bool started =
+      options_.store->start(index(arrival.id), request.tenant_salt, keys, num_present, num_usable, exact, reason);
+  arrival.request.store_reason = std::string(to_string(reason));
+  if (!started) return false;
+  const uint64_t id = index(arrival.id);
+  fetching_.emplace(id, Fetching{std::move(arrival), {}, clock_.monotonic_ns()});
+  return true;
+}
+
+Status StepLoop::finish_fetches() {
+  if (!options_.store) return {};
+  for (const StoreFetch& fetch : options_.store->take_finished()) {
+    const auto at = fetching_.find(fetch.ticket);
+    if (at == fetching_.end()) continue;  // cancelled meanwhile
+    Fetching waiting = std::move(at->second);
+    fetching_.erase(at);
+    ASSIGN_OR_RETURN(const int64_t num_blocks, adopt(fetch));
+    waiting.arrival.request.num_store_tokens = num_blocks * kBlockTokens;
+    waiting.arrival.request.store_wait_ns = clock_.monotonic_ns() - waiting.begin_ns;
+    waiting.arrival.request.store_reason = std::string(to_string(fetch.reason));
+    accept(std::move(waiting.arrival));
+    for (Arrival& follower : waiting.followers) accept(std::move(follower));
+  }
+  return {};
+}
+
+// Puts fetched blocks into the pool as cached ones. Fewer when there is no room; what is there already stays.
+Result<int64_t> StepLoop::adopt(const StoreFetch& fetch) {
+  const auto block_bytes = static_cast<size_t>(options_.store->block_bytes());
+  BlockPool& pool = cache_.pool();
+  int64_t num_adopted = 0;
+  std::vector<BlockId> held;  // until all are in: a later one must not push out an earlier one
+  for (int64_t i = 0; i < fetch.blocks.size(); ++i) {
+    const BlockKey& key = fetch.keys[static_cast<size_t>(fetch.blocks.begin + i)];
+    const bool fast = fetch.fast_replay[static_cast<size_t>(i)] != 0;
+    if (const auto present = pool.find(key); present && (fast || !present->behind_fast_replay)) {
+      pool.hold(present->block);
+      held.push_back(present->block);
+      continue;
+    }
+    const auto block = pool.allocate(1);
+    if (!block) break;
+    held.push_back(block->front());
+    // The block may have been evicted for this: what it held is on its way to host memory, and goes first.
+    if (const std::vector<BlockCopy> offloads = cache_.take_offloads(); !offloads.empty()) {
+      mover_.start(offloads);
+      mover_.wait_for_all();
+    }
+    TRY(engine_.write_block(block->front(),
+                            std::span(fetch.bytes).subspan(static_cast<size_t>(i) * block_bytes, block_bytes)));
+    pool.publish(block->front(), key, fast);
+    ++num_adopted;
+  }
+  for (size_t i = held.size(); i-- > 0;) pool.release(held[i]);  // the first ends as the most recently used
+  return num_adopted;
+}
+
+// Whoever waits for the store when it is cancelled ends here; the scheduler never knew it. False for others.
+bool StepLoop::cancel_fetch(SequenceId id) {
+  const auto end = [](const Arrival& arrival) {
+    arrival.on_update(
+        {.id = arrival.id, .tokens = {}, .logprobs = {}, .finished = SequenceEnd::kCancelled, .refused = {}});
+  };
+  if (const auto at = fetching_.find(index(id)); at != fetching_.end()) {
+    Fetching gone = std::move(at->second);
+    fetching_.erase(at);
+    end(gone.arrival);
+    for (Arrival& follower : gone.followers) accept(std::move(follower));  // each computes the prompt itself
+    return true;
+  }
+  for (auto& [key, fetching] : fetching_) {
+    const auto at = std::ranges::find(fetching.followers, id, &Arrival::id);
+    if (at == fetching.followers.end()) continue;
+    end(*at);
+    fetching.followers.erase(at);
+    return true;
+  }
+  return false;
+}
+
+// Blocks that the last commit made full. Reading them is a copy in memory; the writing is the store's threads'.
+Status StepLoop::save_published() {
+  if (!options_.store) return {};
+  const int64_t block_bytes = options_.store->block_bytes();
+  for (const PublishedBlocks& published : cache_.take_published()) {
+    const auto root = roots_.find(published.keys.front());
+    if (root == roots_.end()) continue;  // a prompt shorter than a block: nobody will ask for it again
+    const std::string& salt = root->second.tenant_salt;
+    if (options_.store->has(salt, published.keys, !published.behind_fast_replay)) continue;
+    std::vector<uint8_t> bytes(published.ids.size() * static_cast<size_t>(block_bytes));
+    for (size_t i = 0; i < published.ids.size(); ++i)
+      TRY(engine_.read_block(published.ids[i], std::span(bytes).subspan(i * static_cast<size_t>(block_bytes),
+                                                                        static_cast<size_t>(block_bytes))));
+    options_.store->save(salt, published.keys, published.blocks, std::move(bytes), published.behind_fast_replay);
+  }
+  return {};
+}
+
+// Whose a chain is follows from its first block, which no two tenants share.
+void StepLoop::note_root(const LoopRequest& request) {
+  if (!options_.store || static_cast<int64_t>(request.sequence.prompt.size()) < kBlockTokens) return;
+  BlockKeyChain chain(
+      {request.sequence.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
+  const auto first = std::span(request.sequence.prompt).first(static_cast<size_t>(kBlockTokens));
+  Root& root = roots_[chain.extend(first, request.sequence.media).front()];
+  root.tenant_salt = request.sequence.tenant_salt;
+  if (roots_.size() > kRootsMax) std::erase_if(roots_, [&](const auto& item) { return &item.second != &root; });
+}
+
+}  // namespace deepinfer

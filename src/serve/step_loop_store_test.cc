@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// What the store brings back: after a restart a prompt's blocks come from disk, and the tokens are those of a cold run.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "serve/step_loop_runs.h"
+#include "store/driver_dir.h"
+
+namespace deepinfer {
+namespace {
+
+constexpr int64_t kPromptTokens = 700;  // five whole blocks may come from a store: the last token is always computed
+
+LoopRequest exact_request(uint64_t seed, const std::string& salt = "red") {
+  LoopRequest request = loop_request(seed, kPromptTokens, 6);
+  request.sequence.replay = ReplayMode::kExact;
+  request.sequence.tenant_salt = salt;
+  return request;
+}
+
+// A loop with a store on disk. Everything but the disk goes with it.
+class StoredRun {
+ public:
+  explicit StoredRun(const std::filesystem::path& folder, const std::string& revision = "model",
+                     EngineOptions engine = loop_engine_options(), int64_t num_host_blocks = 0) {
+    std::vector<std::unique_ptr<ShardDevice>> devices;
+    devices.push_back(std::move(open_dir({.path = folder})).value());
+    store_ = std::move(BlockStore::open({}, std::move(devices), clock_)).value();
+    const int64_t block_bytes = LoopRun().engine().cache_layout().block_bytes;
+    tier_ =
+        std::make_unique<StoreTier>(*store_, StoreTierOptions{.block_bytes = block_bytes, .model_revision = revision});
+    StepLoopOptions options = loop_test_options();
+    options.store = tier_.get();
+    options.num_host_blocks = num_host_blocks;
+    options.scheduler.model_revision = revision;
+    run_ = std::make_unique<LoopRun>(options, engine);
+  }
+  LoopOutput run(LoopRequest request) {
+    LoopOutput output = run_->run(std::move(request));
+    store_->flush();
+    return output;
+  }
+  LoopRun& loop() { return *run_; }
+  BlockStore& store() { return *store_; }
+
+ private:
+  SystemClock clock_;
+  std::unique_ptr<BlockStore> store_;
+  std::unique_ptr<StoreTier> tier_;
+  std::unique_ptr<LoopRun> run_;
+};
+
+struct StepLoopStore : testing::Test {
+  StepLoopStore() { std::filesystem::remove_all(folder); }
+  ~StepLoopStore() override { std::filesystem::remove_all(folder); }
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("deepinfer_loop_store_" + std::to_string(::getpid()));
+};
+
+}  // namespace
+
+TEST_F(StepLoopStore, APromptIsFoundAfterARestartAndTheTokensAreThoseOfAColdRun) {
+  const std::vector<TokenId> cold = LoopRun().run(exact_request(1)).tokens;
+  {
+    StoredRun first(folder);
+    const LoopOutput output = first.run(exact_request(1));
+    EXPECT_EQ(output.tokens, cold);
+    EXPECT_EQ(output.record.num_store_tokens, 0);
+    EXPECT_EQ(output.record.store_reason, "never_stored");
+  }
+  StoredRun second(folder);
+  const LoopOutput output = second.run(exact_request(1));
+  EXPECT_EQ(output.tokens, cold);
+  EXPECT_EQ(output.record.num_store_tokens, 640);
+  EXPECT_EQ(output.record.num_cached_tokens, 640);
+  EXPECT_EQ(output.record.store_reason, "none");
+  const LoopOutput again = second.run(exact_request(1));  // now it is in the device's pool
+  EXPECT_EQ(again.record.num_store_tokens, 0);
+  EXPECT_EQ(again.record.num_cached_tokens, 640);
+}
+
+TEST_F(StepLoopStore, TenantsAndModelsNeverShare) {
+  { StoredRun(folder).run(exact_request(2)); }
+  StoredRun second(folder);
+  EXPECT_EQ(second.run(exact_request(2, "blue")).record.num_store_tokens, 0);
+  EXPECT_EQ(second.run(exact_request(2)).record.num_store_tokens, 640);
+  EXPECT_EQ(second.store().stats().num_blocks, 10);
+}
+
+TEST_F(StepLoopStore, AnotherModelRevisionNeverHits) {
+  { StoredRun(folder).run(exact_request(3)); }
+  StoredRun other(folder, "another model");
+  const LoopOutput output = other.run(exact_request(3));
+  EXPECT_EQ(output.record.num_store_tokens, 0);
+  EXPECT_EQ(output.record.store_reason, "never_stored");
+}
+
+TEST_F(StepLoopStore, DamageOnDiskCostsTimeAndNoToken) {
+  std::vector<TokenId> cold;
+  { cold = StoredRun(folder).run(exact_request(4)).tokens; }
+  for (const auto& file : std::filesystem::directory_iterator(folder / "segments")) {
+    if (file.path().filename().string().starts_with("0000000000")) continue;  // a checkpoint
+    FILE* const f = std::fopen(file.path().c_str(), "r+b");
+    ASSERT_TRUE(f);
+    std::fseek(f, 4096 + 4096 + 10, SEEK_SET);  // in the first block of the first row
+    std::fputc(0x77, f);
+    std::fputc(0x88, f);
+    std::fclose(f);
+  }
+  StoredRun second(folder);
+  const LoopOutput output = second.run(exact_request(4));
+  EXPECT_EQ(output.tokens, cold);
+  EXPECT_EQ(output.record.num_store_tokens, 0);
+  EXPECT_EQ(output.record.store_reason, "checksum");
+}
+
+// Blocks behind a fast replay are not given to exact prompts.
+TEST_F(StepLoopStore, ExactPromptsGetExactBlocksOnly) {
+  const auto fast = [](int64_t num_prompt) {
+    LoopRequest request = loop_request(5, num_prompt, 4);
+    request.sequence.replay = ReplayMode::kFast;
+    request.sequence.tenant_salt = "red";
+    return request;
+  };
+  {
+    StoredRun first(folder);
+    first.run(fast(200));
+    first.run(fast(kPromptTokens));  // its later blocks stand behind the hit on the first
+  }
+  StoredRun second(folder);
+  const LoopOutput output = second.run(exact_request(5));
+  EXPECT_LT(output.record.num_store_tokens, 640);
+  EXPECT_EQ(output.record.store_reason, output.record.num_store_tokens > 0 ? "replay" : output.record.store_reason);
+  EXPECT_EQ(output.tokens, LoopRun().run(exact_request(5)).tokens);
+}
+
+// A pool that holds one prompt, and a host tier: blocks that make room for fetched ones are saved before.
+TEST_F(StepLoopStore, FetchedBlocksPushOthersIntoHostMemoryWhole) {
+  EngineOptions engine = loop_engine_options();
+  engine.blocks_max = 8;
+  std::vector<std::vector<TokenId>> cold;
+  for (uint64_t i = 0; i < 4; ++i) cold.push_back(LoopRun().run(exact_request(10 + i)).tokens);
+  {
+    StoredRun first(folder);
+    for (uint64_t i = 0; i < 4; ++i) first.run(exact_request(10 + i));
+  }
+  StoredRun second(folder, "model", engine, 16);
+  for (int round = 0; round < 2; ++round)
+    for (uint64_t i = 0; i < 4; ++i) {
+      const LoopOutput output = second.run(exact_request(10 + i));
+      EXPECT_EQ(output.tokens, cold[i]) << round << " " << i;
+      EXPECT_GT(output.record.num_cached_tokens, 0);
+    }
+}
+
+TEST_F(StepLoopStore, APromptThatWaitsForTheStoreCanBeCancelled) {
+  { StoredRun(folder).run(exact_request(20)); }
+  StoredRun second(folder);
+  const SequenceId id = second.loop().submit(exact_request(20));
+  second.loop().loop->cancel(id);
+  second.loop().finish();
+  EXPECT_EQ(second.loop().output(id).finished, SequenceEnd::kCancelled);
+  EXPECT_EQ(second.run(exact_request(20)).record.num_cached_tokens, 640);
+}
+
+TEST_F(StepLoopStore, ChoicesOfAPromptWaitTogether) {
+  std::vector<TokenId> cold;
+  { cold = StoredRun(folder).run(exact_request(21)).tokens; }
+  StoredRun second(folder);
+  const SequenceId first = second.loop().submit(exact_request(21));
+  LoopRequest choice = exact_request(21);
+  choice.sequence.prompt_of = first;
+  const SequenceId other = second.loop().submit(std::move(choice));
+  second.loop().finish();
+  EXPECT_EQ(second.loop().output(first).tokens, cold);
+  EXPECT_EQ(second.loop().output(other).tokens, cold);
+}
+
+}  // namespace deepinfer
