@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 
 #include "base/token_masks.h"
 #include "base/utf8.h"
@@ -15,18 +13,23 @@
 namespace deepinfer {
 namespace {
 
-constexpr size_t kSparseIdsMax = 512;
+constexpr int64_t kOpenedMax = 64;  // bytes that the way to the end may grow by with one token
 
-Result<NodeId> add_source(GrammarProgram& program, const GrammarSource& source, const GrammarOptions& options) {
+}  // namespace
+Result<NodeId> add_grammar_source(GrammarProgram& program, const GrammarSource& source, const GrammarOptions& options) {
+  if (source.text.size() > options.source_bytes_max)
+    return resource_exhausted(
+        fmt::format("grammar: {} bytes, the limit is {}", source.text.size(), options.source_bytes_max));
   switch (source.kind) {
-    case GrammarSource::Kind::kJson: return add_json_schema(program, Json(true), {options.order, options.lenient});
+    case GrammarSource::Kind::kJson:
+      return add_json_schema(program, Json(true), {options.order, options.lenient, options.digits_only});
     case GrammarSource::Kind::kJsonSchema: {
       JsonLimits limits;
       limits.depth_max = 512;
       limits.wide_integers = true;
       limits.refuse_duplicate_keys = false;
       ASSIGN_OR_RETURN(const Json schema, parse_json(source.text, limits));
-      return add_json_schema(program, schema, {options.order, options.lenient});
+      return add_json_schema(program, schema, {options.order, options.lenient, options.digits_only});
     }
     case GrammarSource::Kind::kRegex: {
       ASSIGN_OR_RETURN(const RegexId regex, parse_regex(program.regexes, source.text, RegexDialect::kRe2));
@@ -50,15 +53,21 @@ Result<NodeId> add_source(GrammarProgram& program, const GrammarSource& source, 
   return internal_error("unknown kind of grammar");
 }
 
-}  // namespace
-
 Result<std::shared_ptr<Grammar>> Grammar::compile(const GrammarSource& source, std::shared_ptr<const TokenIndex> index,
                                                   const GrammarOptions& options) {
-  if (source.text.size() > options.source_bytes_max)
-    return resource_exhausted(
-        fmt::format("grammar: {} bytes, the limit is {}", source.text.size(), options.source_bytes_max));
+  return compile([&](GrammarProgram& program) { return add_grammar_source(program, source, options); },
+                 std::move(index), options);
+}
+
+Result<std::shared_ptr<Grammar>> Grammar::compile(const Build& build, std::shared_ptr<const TokenIndex> index,
+                                                  const GrammarOptions& options) {
   auto program = std::make_unique<GrammarProgram>();
-  ASSIGN_OR_RETURN(program->start, add_source(*program, source, options));
+  program->regexes.watch(options.keep_going);
+  auto start = build(*program);
+  if (program->regexes.is_stopped()) return unavailable("grammar: compiling took too long or was given up");
+  if (!start.ok()) return start.status();
+  program->start = *start;
+  program->regexes.watch(nullptr);
   program->flexible_space = options.flexible_space;
   if (program->regexes.is_full()) return resource_exhausted("grammar: larger than the limit");
   std::shared_ptr<Grammar> grammar = adopt(std::move(program), std::move(index), options);
@@ -78,12 +87,16 @@ StateId Grammar::step_locked(StateId state, std::string_view bytes) {
   return state;
 }
 
-StateId Grammar::step(StateId state, TokenId token) {
-  const std::lock_guard lock(mutex_);
+StateId Grammar::step_locked(StateId state, TokenId token) {
   const Tokenizer& tokenizer = index_->tokenizer();
   if (tokenizer.is_control(token)) return machine_.step_token(state, token);
   const std::string_view bytes = tokenizer.token_bytes(token);
   return bytes.empty() ? Machine::kDead : step_locked(state, bytes);
+}
+
+StateId Grammar::step(StateId state, TokenId token) {
+  const std::lock_guard lock(mutex_);
+  return step_locked(state, token);
 }
 
 StateId Grammar::step_bytes(StateId state, std::string_view bytes) {
@@ -96,121 +109,55 @@ bool Grammar::is_accepting(StateId state) {
   return machine_.is_accepting(state);
 }
 
-// Visits the trie nodes whose bytes lead to a live state.
-template <typename Found>
-void Grammar::walk(const TokenIndex::Trie& trie, StateId state, Found&& found) {
-  std::array<StateId, 257> states;
-  states[0] = state;
-  for (size_t i = 0; i < trie.size();) {
-    const TokenIndex::Node& node = trie[i];
-    const StateId next = machine_.step(states[node.depth], node.byte);
-    if (next == Machine::kDead) {
-      i = node.next;
-      continue;
-    }
-    states[node.depth + 1u] = next;
-    if (node.token >= 0) found(node.token);
-    ++i;
-  }
-}
-
-void Grammar::compute_mask(StateId state, const TokenIndex::Tier& tier, std::span<uint32_t> row) {
-  std::ranges::fill(row, 0u);
-  const auto set = [&](TokenId id) { allow(row, id); };
-  const uint32_t absorbed = machine_.num_absorbed(state, TokenIndex::plain_chars());
-  const bool is_body = machine_.is_body(state);
-  if (absorbed == 0 || (!is_body && absorbed < tier.plain_masks.size())) {
-    walk(tier.all, state, set);
-    return;
-  }
-  std::ranges::copy(tier.plain_masks[std::min<size_t>(absorbed, tier.plain_masks.size()) - 1], row.begin());
-  if (!is_body || absorbed < tier.chars_before_quote_max || !machine_.may_close(state)) {
-    walk(tier.not_plain, state, set);
-    return;
-  }
-  const StateId after = machine_.step(state, '"');
-  std::ranges::for_each(tier.quote_ends, set);
-  walk(tier.after_quote, after,
-       [&](TokenId list) { std::ranges::for_each(tier.quoted[static_cast<size_t>(list)], set); });
-  walk(tier.other_quoted, state, set);
-  // The same for every string of this language, whatever follows it.
-  const StateId body = machine_.body_alone(state);
-  const uint64_t key = uint64_t{body} << 2 | static_cast<uint64_t>(&tier - index_->tiers().data());
-  std::vector<TokenId>& inside = inside_[key];
-  if (inside.empty()) {
-    inside.push_back(-1);
-    walk(tier.other, body, [&](TokenId id) { inside.push_back(id); });
-  }
-  for (size_t i = 1; i < inside.size(); ++i) allow(row, inside[i]);
-}
-
-void Grammar::add_mask(StateId state, size_t tier, std::span<uint32_t> row) {
-  const TokenIndex::Tier& tokens = index_->tiers()[tier];
-  const StateId same = machine_.saturated(state, static_cast<int>(tier), tokens.token_bytes_max);
-  const uint64_t key = uint64_t{same} << 1 | tier;
-  const auto known = masks_.find(key);
-  if (known == masks_.end()) {
-    scratch_.resize(row.size());
-    compute_mask(same, tokens, scratch_);
-    for (size_t i = 0; i < row.size(); ++i) row[i] |= scratch_[i];
-    remember(key, scratch_);
-    return;
-  }
-  const Mask& mask = known->second;
-  if (mask.is_sparse) {
-    for (const uint32_t id : mask.words) allow(row, static_cast<TokenId>(id));
-  } else {
-    for (size_t i = 0; i < row.size(); ++i) row[i] |= mask.words[i];
-  }
-  recent_.splice(recent_.begin(), recent_, mask.place);
-}
-
 Status Grammar::fill_mask(StateId state, std::span<uint32_t> row) {
   const std::lock_guard lock(mutex_);
+  return fill_locked(state, row);
+}
+
+Status Grammar::fill_locked(StateId state, std::span<uint32_t> row) {
   std::ranges::fill(row, 0u);
   const std::span<uint32_t> used = row.first(index_->num_words());
-  for (size_t tier = 0; tier < index_->tiers().size(); ++tier) add_mask(state, tier, used);
-  std::vector<TokenId> controls;
-  machine_.next_controls(state, controls);
-  for (const TokenId id : controls) allow(used, id);
+  masks_.add(state, used);
+  controls_.clear();
+  machine_.next_controls(state, controls_);
+  for (const TokenId id : controls_) allow(used, id);
   if (machine_.is_accepting(state))
     for (const TokenId id : options_.end_ids) allow(used, id);
   if (!machine_.failure().empty()) return resource_exhausted("grammar: " + machine_.failure());
   return {};
 }
 
-void Grammar::remember(uint64_t key, std::span<const uint32_t> row) {
-  Mask mask;
-  size_t num_ids = 0;
-  for (const uint32_t word : row) num_ids += static_cast<size_t>(std::popcount(word));
-  mask.is_sparse = num_ids <= kSparseIdsMax;
-  if (mask.is_sparse) {
-    for (size_t w = 0; w < row.size(); ++w)
-      for (uint32_t bits = row[w]; bits != 0; bits &= bits - 1)
-        mask.words.push_back(static_cast<uint32_t>(w * 32 + static_cast<size_t>(std::countr_zero(bits))));
-  } else {
-    mask.words.assign(row.begin(), row.end());
+Status Grammar::fill_mask_within(StateId state, int64_t room, std::span<uint32_t> row) {
+  const std::lock_guard lock(mutex_);
+  TRY(fill_locked(state, row));
+  // A token is at least a byte, so bytes are room enough; a token may open more than it writes.
+  const auto bytes = [&](StateId s) { return static_cast<int64_t>(machine_.bytes_to_end(s)); };
+  if (bytes(state) + kOpenedMax < room) return {};
+  std::vector<std::pair<TokenId, int64_t>> ways;
+  int64_t least = INT64_MAX;
+  for (TokenId id = 0; id < static_cast<TokenId>(index_->vocab_size()); ++id) {
+    if (!is_allowed(row, id)) continue;
+    const bool is_end = std::ranges::find(options_.end_ids, id) != options_.end_ids.end();
+    ways.emplace_back(id, is_end ? -1 : bytes(step_locked(state, id)));
+    least = std::min(least, ways.back().second);
   }
-  recent_.push_front(key);
-  mask.place = recent_.begin();
-  mask_bytes_ += mask.words.size() * 4 + 96;
-  masks_.emplace(key, std::move(mask));
-  while (mask_bytes_ > options_.mask_cache_bytes_max && recent_.size() > 1) {
-    const auto oldest = masks_.find(recent_.back());
-    mask_bytes_ -= oldest->second.words.size() * 4 + 96;
-    masks_.erase(oldest);
-    recent_.pop_back();
-  }
+  const int64_t most = std::max(least, room - 2);  // this token and the end take one each
+  for (const auto& [id, needed] : ways)
+    if (needed > most) forbid(row, id);
+  return {};
 }
 
-std::string Grammar::forced_bytes(StateId state, size_t bytes_max) {
+std::vector<Grammar::Forced> Grammar::forced(StateId state, size_t bytes_max) {
   const std::lock_guard lock(mutex_);
-  std::string forced;
-  while (forced.size() < bytes_max && state != Machine::kDead && !machine_.is_accepting(state)) {
-    std::vector<TokenId> controls;
-    machine_.next_controls(state, controls);
+  std::vector<Forced> all(1);
+  for (size_t num_bytes = 0; num_bytes < bytes_max && state != Machine::kDead && !machine_.is_accepting(state);) {
+    controls_.clear();
+    machine_.next_controls(state, controls_);
+    std::ranges::sort(controls_);
+    controls_.erase(std::unique(controls_.begin(), controls_.end()), controls_.end());
     StateId only = Machine::kDead;
-    int num_ways = controls.empty() ? 0 : 2, byte_of_way = 0;
+    int byte_of_way = 0;
+    size_t num_ways = controls_.size();
     for (int byte = 0; byte < 256 && num_ways < 2; ++byte) {
       const StateId next = machine_.step(state, static_cast<uint8_t>(byte));
       if (next == Machine::kDead) continue;
@@ -219,15 +166,23 @@ std::string Grammar::forced_bytes(StateId state, size_t bytes_max) {
       byte_of_way = byte;
     }
     if (num_ways != 1) break;
-    forced.push_back(static_cast<char>(byte_of_way));
-    state = only;
+    ++num_bytes;
+    if (controls_.empty()) {
+      all.back().text.push_back(static_cast<char>(byte_of_way));
+      state = only;
+    } else {
+      all.back().control = controls_[0];
+      state = machine_.step_token(state, controls_[0]);
+      all.emplace_back();
+    }
   }
-  return forced;
+  return all;
 }
 
 Grammar::Size Grammar::size() {
   const std::lock_guard lock(mutex_);
-  return {machine_.program().nodes.size(), machine_.num_states(), machine_.num_bytes(), masks_.size(), mask_bytes_};
+  return {machine_.program().nodes.size(), machine_.num_states(), machine_.num_bytes(), masks_.num_masks(),
+          masks_.num_bytes()};
 }
 
 }  // namespace deepinfer

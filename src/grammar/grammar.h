@@ -3,13 +3,12 @@
 // cached masks behind one lock, so any number of threads may use it. A mask depends on the matcher's position alone.
 #pragma once
 
-#include <list>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
@@ -17,6 +16,7 @@
 #include "base/status.h"
 #include "grammar/json_schema.h"
 #include "grammar/machine.h"
+#include "grammar/mask_maker.h"
 #include "grammar/token_index.h"
 
 namespace deepinfer {
@@ -32,16 +32,26 @@ struct GrammarOptions {
   PropertyOrder order = PropertyOrder::kSchema;
   bool flexible_space = true;  // the white-space policy of machine.h; false: none
   bool lenient = false;
+  bool digits_only = false;      // json_schema.h
   std::vector<TokenId> end_ids;  // allowed exactly where the text may end
   size_t source_bytes_max = size_t{4} << 20;
   size_t mask_cache_bytes_max = size_t{64} << 20;
+  // Asked now and then while compiling; false ends it as unavailable. No part of what the grammar is.
+  std::function<bool()> keep_going;
 };
+
+// Adds a source's texts to a program. Errors: those of the front end; resource_exhausted beyond a limit.
+Result<NodeId> add_grammar_source(GrammarProgram& program, const GrammarSource& source, const GrammarOptions& options);
 
 class Grammar {
  public:
   // Errors: those of the front end; resource_exhausted beyond a limit.
   static Result<std::shared_ptr<Grammar>> compile(const GrammarSource& source, std::shared_ptr<const TokenIndex> index,
                                                   const GrammarOptions& options = {});
+  // The program that `build` makes; it returns the start node.
+  using Build = std::function<Result<NodeId>(GrammarProgram& program)>;
+  static Result<std::shared_ptr<Grammar>> compile(const Build& build, std::shared_ptr<const TokenIndex> index,
+                                                  const GrammarOptions& options);
   // For front ends that build a program themselves.
   static std::shared_ptr<Grammar> adopt(std::unique_ptr<GrammarProgram> program,
                                         std::shared_ptr<const TokenIndex> index, const GrammarOptions& options);
@@ -55,8 +65,15 @@ class Grammar {
   bool is_accepting(StateId state);
   // Sets the allowed bits of the row and clears the others. resource_exhausted when the grammar hit a limit.
   Status fill_mask(StateId state, std::span<uint32_t> row);
-  // The bytes that must come next, up to `bytes_max`; stops where the text may end.
-  std::string forced_bytes(StateId state, size_t bytes_max);
+  // fill_mask() for a text that must end within `room` tokens, its end included: of the tokens those after which it
+  // still can, as far as a way to the end is known; those that lead nearest to the end when there are none.
+  Status fill_mask_within(StateId state, int64_t room, std::span<uint32_t> row);
+  // What must come next, up to `bytes_max` bytes, as text and control tokens in turn; stops where the text may end.
+  struct Forced {
+    std::string text;
+    TokenId control = -1;  // behind the text; -1 only in the last one
+  };
+  std::vector<Forced> forced(StateId state, size_t bytes_max);
   // A short text that completes the state; its length is minimal except where members may be left out in several ways.
   std::optional<std::string> shortest_completion(StateId state, size_t bytes_max);
 
@@ -70,30 +87,23 @@ class Grammar {
  private:
   Grammar(std::unique_ptr<GrammarProgram> program, std::shared_ptr<const TokenIndex> index,
           const GrammarOptions& options)
-      : index_(std::move(index)), options_(options), machine_(std::move(program)) {}
+      : index_(std::move(index)),
+        options_(options),
+        machine_(std::move(program)),
+        masks_(machine_, *index_, options.mask_cache_bytes_max) {
+    options_.keep_going = nullptr;  // it may hold the request
+  }
 
-  struct Mask {
-    bool is_sparse = false;
-    std::vector<uint32_t> words;  // the row, or the ids
-    std::list<uint64_t>::iterator place;
-  };
   StateId step_locked(StateId state, std::string_view bytes);
-  // Adds the tokens of one tier to the row, from the cache or by a walk.
-  void add_mask(StateId state, size_t tier, std::span<uint32_t> row);
-  void compute_mask(StateId state, const TokenIndex::Tier& tier, std::span<uint32_t> row);
-  template <typename Found>
-  void walk(const TokenIndex::Trie& trie, StateId state, Found&& found);
-  void remember(uint64_t key, std::span<const uint32_t> row);
+  StateId step_locked(StateId state, TokenId token);
+  Status fill_locked(StateId state, std::span<uint32_t> row);
 
   std::shared_ptr<const TokenIndex> index_;
   GrammarOptions options_;
   std::mutex mutex_;
   Machine machine_;
-  std::unordered_map<uint64_t, Mask> masks_;                   // by state and tier
-  std::unordered_map<uint64_t, std::vector<TokenId>> inside_;  // by body and tier; the first entry only marks it
-  std::vector<uint32_t> scratch_;
-  std::list<uint64_t> recent_;  // most recent first
-  size_t mask_bytes_ = 0;
+  MaskMaker masks_;
+  std::vector<TokenId> controls_;  // scratch
 };
 
 }  // namespace deepinfer

@@ -20,6 +20,8 @@ struct JsonSchemaOptions {
   PropertyOrder order = PropertyOrder::kSchema;
   // Accept what cannot be decided exactly: oneOf as anyOf, hostnames without A-labels, content keywords as annotations.
   bool lenient = false;
+  // Integers are digits alone: 3, not 3.0 or 3e0, which mean the same and surprise many readers.
+  bool digits_only = false;
 };
 
 // Adds the schema's values to `program` and returns their node. A schema that no value satisfies gives a node without

@@ -12,14 +12,6 @@ namespace {
 
 using Kind = GrammarNode::Kind;
 
-bool meets(const CharSet& set, const CharScan& scan) {
-  const char32_t begin = scan.begin, end = scan.end;
-  if (scan.is_escape && (set.contains('"') || set.contains('\\'))) return true;
-  auto after = std::ranges::upper_bound(set.spans(), begin, {}, &CharSet::Span::begin);
-  if (after != set.spans().end() && after->begin < end) return true;
-  return after != set.spans().begin() && std::prev(after)->end > begin;
-}
-
 }  // namespace
 
 Machine::Machine(std::unique_ptr<GrammarProgram> program, const MachineLimits& limits)
@@ -153,49 +145,118 @@ void Machine::step_string(const Item& item, uint8_t byte, Closure& closure) {
   }
 }
 
-StateId Machine::saturated(StateId state, int tier, uint32_t bytes_max) {
-  const auto slot = static_cast<size_t>(tier);
-  if (states_[state].saturated[slot] != ~0u) return states_[state].saturated[slot];
-  std::vector<Item> copy = items(state);
-  for (Item& item : copy)
-    if (item.node == GrammarProgram::kRaw || item.node == GrammarProgram::kString)
-      item.a = program_->regexes.saturated(item.a, bytes_max);
-  const StateId result = intern(copy);
-  states_[state].saturated[slot] = result;
-  return result;
+StateId Machine::alone(Item item, uint32_t chars_max) {
+  if (item.node == GrammarProgram::kRaw || item.node == GrammarProgram::kString)
+    item.a = program_->regexes.saturated(item.a, chars_max);
+  if (program_->nodes[item.node].kind == Kind::kObject && json_item::phase(item.b) == json_item::kKey) {
+    JsonStates::Key key = json_states_.key(json_item::payload(item.b));
+    if (key.other >= 0) key.keys = program_->regexes.saturated(key.keys, chars_max);
+    item.b = json_item::make(json_item::kKey, 0, json_states_.intern(key));
+  }
+  std::vector<Item> one{item};
+  return intern(one);
+}
+
+StateId Machine::popped(StateId frame) {
+  if (states_[frame].popped == ~0u) {
+    Closure closure(*this);
+    closure.pop(frame);
+    const StateId next = closure.finish();
+    states_[frame].popped = next;
+  }
+  return states_[frame].popped;
+}
+
+std::optional<Machine::StringBody> Machine::string_body(const Item& item) {
+  if (item.node == GrammarProgram::kString && item.b == kPhaseStart) return StringBody{item.a, popped(item.frame)};
+  if (program_->nodes[item.node].kind != Kind::kObject || json_item::phase(item.b) != json_item::kKey)
+    return std::nullopt;
+  const JsonStates::Key key = json_states_.key(json_item::payload(item.b));
+  if (key.other < 0 || key.phase != kPhaseStart) return std::nullopt;
+  const ObjectShape& shape = program_->objects[program_->nodes[item.node].a];
+  const auto other = static_cast<size_t>(key.other);
+  const uint32_t after = json_states_.intern(after_other(shape, json_states_.progress(item.a), other));
+  std::vector<Item> colon{
+      {item.node, after, json_item::make(json_item::kColon, 0, shape.others[other].value), item.frame}};
+  return StringBody{key.keys, intern(colon), &shape, key};
+}
+
+namespace {
+
+using ByteSet = std::array<uint64_t, 4>;
+
+void add_byte(ByteSet& set, uint32_t byte) { set[byte >> 6] |= uint64_t{1} << (byte & 63); }
+void add_bytes(ByteSet& set, std::string_view bytes) {
+  for (const char byte : bytes) add_byte(set, static_cast<uint8_t>(byte));
+}
+
+// First bytes of the UTF-8 of [begin, end).
+void add_lead_bytes(ByteSet& set, char32_t begin, char32_t end) {
+  for (char32_t c = begin; c < std::min<char32_t>(end, 0x80); ++c) add_byte(set, c);
+  if (end <= 0x80) return;
+  const auto lead = [](char32_t c) -> uint32_t {
+    return c < 0x800 ? 0xC0 | c >> 6 : c < 0x10000 ? 0xE0 | c >> 12 : 0xF0 | c >> 18;
+  };
+  for (uint32_t byte = lead(std::max<char32_t>(begin, 0x80)); byte <= lead(end - 1); ++byte) add_byte(set, byte);
+}
+
+constexpr size_t kNamesMax = 64;  // whose next characters are worth a look
+
+}  // namespace
+
+const std::array<uint64_t, 4>& Machine::live_bytes(StateId state) {
+  if (!states_[state].knows_live) {
+    ByteSet live{};
+    for (uint32_t i = states_[state].begin; i < states_[state].end; ++i) add_live(Item(items_[i]), live);
+    states_[state].live = live;
+    states_[state].knows_live = true;
+  }
+  return states_[state].live;
+}
+
+void Machine::add_live(const Item& item, ByteSet& live) {
+  const GrammarNode& node = program_->nodes[item.node];
+  RegexPool& regexes = program_->regexes;
+  const auto add_text = [&](RegexId text, bool is_string) {
+    for (const CharSet::Span& span : regexes.live_chars(text).spans()) add_lead_bytes(live, span.begin, span.end);
+    if (is_string) add_bytes(live, "\\\"");
+  };
+  if (node.kind == Kind::kRaw || node.kind == Kind::kString) {
+    if (item.b == kPhaseOpen) add_byte(live, '"');
+    else if (item.b == kPhaseStart) add_text(item.a, node.kind == Kind::kString);
+    else live.fill(~uint64_t{0});
+    return;
+  }
+  if (node.kind != Kind::kObject && node.kind != Kind::kArray) return;
+  const bool is_object = node.kind == Kind::kObject;
+  switch (json_item::phase(item.b)) {
+    case json_item::kOpen: add_byte(live, is_object ? '{' : '['); return;
+    case json_item::kColon: add_byte(live, ':'); return;
+    case json_item::kFirst:
+    case json_item::kNext:
+    case json_item::kAfter: add_bytes(live, is_object ? " \n\",}" : " \n,]"); return;
+    case json_item::kValue: add_byte(live, ' '); return;
+    default: break;
+  }
+  if (!is_object) return;
+  const JsonStates::Key key = json_states_.key(json_item::payload(item.b));
+  if (key.phase != kPhaseStart || (key.other < 0 && key.end - key.begin > kNamesMax)) {
+    live.fill(~uint64_t{0});
+  } else if (key.other >= 0) {
+    add_text(key.keys, true);
+  } else {
+    add_bytes(live, "\\\"");
+    const ObjectShape& shape = program_->objects[node.a];
+    for (uint32_t i = key.begin; i < key.end; ++i) {
+      const std::u32string& name = shape.members[i].name;
+      if (name.size() > key.depth) add_lead_bytes(live, name[key.depth], name[key.depth] + 1);
+    }
+  }
 }
 
 uint64_t Machine::bytes_to_end(StateId state) {
   if (!bytes_to_end_) bytes_to_end_ = std::make_shared<BytesToEnd>();
   return bytes_to_end_->of_state(*this, json_states_, state);
-}
-
-uint32_t Machine::num_absorbed(StateId state, const CharSet& set) const {
-  uint32_t most = 0;
-  for (uint32_t i = states_[state].begin; i < states_[state].end; ++i) {
-    const Item& item = items_[i];
-    if ((item.node == GrammarProgram::kString || item.node == GrammarProgram::kRaw) && item.b == kPhaseStart)
-      most = std::max(most, program_->regexes.num_absorbed(item.a, set));
-    if (program_->nodes[item.node].kind == Kind::kObject && json_item::phase(item.b) == json_item::kKey) {
-      const JsonStates::Key& key = json_states_.key(json_item::payload(item.b));
-      if (key.other >= 0 && key.phase == kPhaseStart)
-        most = std::max(most, program_->regexes.num_absorbed(key.keys, set));
-    }
-  }
-  return most;
-}
-
-StateId Machine::body_alone(StateId state) {
-  std::vector<Item> copy = items(state);
-  copy[0].frame = end_;
-  return intern(copy);
-}
-
-bool Machine::is_body(StateId state) const {
-  const State& s = states_[state];
-  if (s.end != s.begin + 1) return false;
-  const Item& item = items_[s.begin];
-  return item.node == GrammarProgram::kString && item.b == kPhaseStart && program_->regexes.is_repeat(item.a);
 }
 
 }  // namespace deepinfer

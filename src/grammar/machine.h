@@ -56,7 +56,7 @@ struct GrammarProgram {
 };
 
 struct MachineLimits {
-  size_t items_per_state_max = 20'000;
+  size_t items_per_state_max = 5'000;
   size_t bytes_max = size_t{256} << 20;
 };
 
@@ -76,17 +76,8 @@ class Machine {
   bool is_accepting(StateId state) const { return states_[state].is_accepting; }
   // Control tokens that may come next.
   void next_controls(StateId state, std::vector<TokenId>& out) const;
-  // The state that has the same mask for all tokens of up to `bytes_max` bytes; its counters are small. There are two
-  // tiers of tokens, each with its one `bytes_max`.
-  StateId saturated(StateId state, int tier, uint32_t bytes_max);
-  // How many characters of `set` may follow in some string or text of the state, whatever they are.
-  uint32_t num_absorbed(StateId state, const CharSet& set) const;
-  // The state is that of one JSON string body alone whose rest is a count of characters of one class.
-  bool is_body(StateId state) const;
-  // The same body with nothing behind it. Precondition: is_body(state).
-  StateId body_alone(StateId state);
-  // That body may end at any time: behind its quote comes step(state, '"'). Precondition: is_body(state).
-  bool may_close(StateId state) const { return program_->regexes.is_nullable(items_[states_[state].begin].a); }
+  // A superset of the bytes that lead on, as bits.
+  const std::array<uint64_t, 4>& live_bytes(StateId state);
 
   // About how few bytes lead to an accepting state; bytes_to_end.h.
   uint64_t bytes_to_end(StateId state);
@@ -105,6 +96,19 @@ class Machine {
     auto operator<=>(const Item&) const = default;
   };
   std::vector<Item> items(StateId state) const;
+  size_t num_items(StateId state) const { return states_[state].end - states_[state].begin; }
+  // A state goes on as any of its items does, so what may follow it is the union of what may follow each.
+  // The state of one item alone whose counters are so small that only texts beyond `chars_max` characters tell.
+  StateId alone(Item item, uint32_t chars_max);
+  // An item between two characters of a JSON string: the text that is left, the state behind its quote (kDead: none),
+  // and for keys outside the named members where among their names the text stands.
+  struct StringBody {
+    RegexId text;
+    StateId after;
+    const ObjectShape* shape = nullptr;
+    JsonStates::Key key;
+  };
+  std::optional<StringBody> string_body(const Item& item);
 
  private:
   friend class Closure;
@@ -112,8 +116,10 @@ class Machine {
   struct State {
     uint32_t begin = 0, end = 0;  // of items_
     bool is_accepting = false;
+    bool knows_live = false;
+    StateId popped = ~0u;  // what follows a frame whose node is complete
     std::array<std::unique_ptr<Block>, 8> blocks;
-    std::array<StateId, 2> saturated = {~0u, ~0u};
+    std::array<uint64_t, 4> live{};
   };
   // States in blocks that never move: growing costs the same for each, and nothing is copied.
   class StateTable {
@@ -137,6 +143,8 @@ class Machine {
   void step_item(const Item& item, uint8_t byte, class Closure& closure);
   void step_raw(const Item& item, uint8_t byte, class Closure& closure);
   void step_string(const Item& item, uint8_t byte, class Closure& closure);
+  StateId popped(StateId frame);
+  void add_live(const Item& item, std::array<uint64_t, 4>& live);
   void fail(std::string reason);
 
   std::unique_ptr<GrammarProgram> program_;

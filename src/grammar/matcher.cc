@@ -43,32 +43,36 @@ Status Matcher::fill_mask(std::span<uint32_t> row) const {
   return grammar_->fill_mask(states_.back(), row);
 }
 
-Result<size_t> Matcher::fill_masks(std::span<const TokenId> drafts, TokenMasks& masks, int64_t first_row) const {
+Result<size_t> Matcher::fill_masks(std::span<const TokenId> drafts, TokenMasks& masks, int64_t first_row,
+                                   std::optional<int64_t> room) const {
   StateId state = states_.back();
   size_t num_rows = 0;
   for (bool ended = is_ended_;; ++num_rows) {
     std::span<uint32_t> row = masks.row(first_row + static_cast<int64_t>(num_rows));
     if (ended) std::ranges::fill(row, 0u);
+    else if (room) TRY(grammar_->fill_mask_within(state, *room - static_cast<int64_t>(num_rows), row));
     else TRY(grammar_->fill_mask(state, row));
     if (num_rows == drafts.size() || ended) break;
     const TokenId draft = drafts[num_rows];
-    if (is_end(*grammar_, draft)) {
-      if (!grammar_->is_accepting(state)) break;
-      ended = true;
-      continue;
-    }
-    state = grammar_->step(state, draft);
-    if (state == Machine::kDead) break;
+    if (!is_allowed(row, draft)) break;
+    ended = is_end(*grammar_, draft);
+    if (!ended) state = grammar_->step(state, draft);
   }
   return num_rows + 1;
 }
 
 std::vector<TokenId> Matcher::forced_tokens(size_t tokens_max) const {
   if (is_ended_) return {};
-  const std::string forced = grammar_->forced_bytes(states_.back(), tokens_max * 8);
-  std::vector<TokenId> tokens = grammar_->index().tokenizer().encode(forced);
-  tokens.resize(tokens.size() - std::min(tokens.size(), kUncertainTokens));
-  if (tokens.size() > tokens_max) tokens.resize(tokens_max);
+  std::vector<TokenId> tokens;
+  const Tokenizer& tokenizer = grammar_->index().tokenizer();
+  for (const Grammar::Forced& piece : grammar_->forced(states_.back(), tokens_max * 8)) {
+    std::vector<TokenId> ids = tokenizer.encode(piece.text);
+    // A control token ends the text before it; what stands at the end could merge with what follows.
+    if (piece.control < 0) ids.resize(ids.size() - std::min(ids.size(), kUncertainTokens));
+    else ids.push_back(piece.control);
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+  }
+  tokens.resize(std::min(tokens.size(), tokens_max));
   return tokens;
 }
 

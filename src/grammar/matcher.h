@@ -28,10 +28,14 @@ class Matcher {
 
   // Row `first_row` + i gets the mask after the first i drafts, for i = 0 to the number of drafts the grammar allows in
   // a row; the return value counts these rows. The matcher does not move. Precondition: the rows exist.
-  Result<size_t> fill_masks(std::span<const TokenId> drafts, TokenMasks& masks, int64_t first_row) const;
+  // With `room` the first row allows only tokens after which so many tokens, less one a row, still lead to an end, as
+  // far as one is known.
+  Result<size_t> fill_masks(std::span<const TokenId> drafts, TokenMasks& masks, int64_t first_row,
+                            std::optional<int64_t> room = std::nullopt) const;
   // The mask of the next token alone.
   Status fill_mask(std::span<uint32_t> row) const;
-  // Tokens that certainly come next: those of the forced text, less the last ones, which what follows could change.
+  // Tokens that certainly come next: control tokens and those of the forced text, less the last ones before what is
+  // not known, which could merge with it.
   std::vector<TokenId> forced_tokens(size_t tokens_max = 64) const;
   // Text that ends the answer soon; see Grammar.
   std::optional<std::string> shortest_completion(size_t bytes_max = 4096) const {

@@ -206,6 +206,17 @@ RegexId any_number(RegexPool& pool) {
   return pool.concat(b.optional(b.letter('-')), b.magnitude());
 }
 
+RegexId plain_number(RegexPool& pool) {
+  NumberBuilder b(pool);
+  return b.join({b.optional(b.letter('-')), b.whole(), b.fraction()});
+}
+
+RegexId plain_integer(RegexPool& pool, bool accept_point_zero) {
+  NumberBuilder b(pool);
+  const RegexId zeros = b.optional(b.join({b.letter('.'), pool.repeat(b.letter('0'), 1, kFractionMax)}));
+  return b.join({b.optional(b.letter('-')), b.whole(), accept_point_zero ? zeros : RegexPool::kEmpty});
+}
+
 RegexId any_integer(RegexPool& pool, bool accept_point_zero) {
   NumberBuilder b(pool);
   const RegexId minus = b.optional(b.letter('-'));

@@ -32,6 +32,9 @@ struct NumberBound {
 RegexId any_number(RegexPool& pool);
 // `accept_point_zero`: 1.0 is an integer too (drafts 6 and later).
 RegexId any_integer(RegexPool& pool, bool accept_point_zero);
+// The same without exponents.
+RegexId plain_number(RegexPool& pool);
+RegexId plain_integer(RegexPool& pool, bool accept_point_zero);
 RegexId number_at_least(RegexPool& pool, const NumberBound& bound);
 RegexId number_at_most(RegexPool& pool, const NumberBound& bound);
 RegexId number_equal(RegexPool& pool, const Decimal& value);

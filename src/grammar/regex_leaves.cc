@@ -63,6 +63,33 @@ RegexId RegexPool::multiple_of(DecimalDivisor divisor) {
   return multiple_node(static_cast<uint32_t>(divisors_.size() - 1), {});
 }
 
+RegexId RegexPool::without_exponents(RegexId id, RegexId from, RegexId to, RegexId below_not, bool& found) {
+  if (id == from) {
+    found = true;
+    return to;
+  }
+  const Node node = nodes_[id];
+  switch (node.kind) {
+    case Kind::kMultiple: {
+      found = true;
+      DecimalDivisor divisor = divisors_[node.a];
+      divisor.is_plain = true;
+      return multiple_of(divisor);
+    }
+    case Kind::kNegated: {
+      found = true;
+      return negated(without_exponents(node.a, from, below_not, to, found));
+    }
+    case Kind::kEither:
+    case Kind::kBoth: {
+      std::vector<RegexId> parts = list_of(id);
+      for (RegexId& part : parts) part = without_exponents(part, from, to, below_not, found);
+      return node.kind == Kind::kEither ? either(std::move(parts)) : both(std::move(parts));
+    }
+    default: return id;
+  }
+}
+
 RegexId RegexPool::multiple_node(uint32_t index, const MultipleState& state) {
   const DecimalDivisor divisor = divisors_[index];
   const int64_t exponent = state.phase == MultipleState::kNegativeExponent ? -int64_t{state.exponent} : state.exponent;
@@ -78,7 +105,10 @@ RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
   MultipleState state{node.d, node.b >> 24, node.b >> 12 & 0xFFF, node.b & 0xFFF, node.c};
   const uint64_t modulus = divisors_[node.a].divisor;
   // No exponent moves the point further than this (number_language.h), so a digit behind it settles the matter.
-  const auto places_max = static_cast<uint32_t>(std::max(divisors_[node.a].num_decimals, kMantissaDecimals));
+  const bool is_plain = divisors_[node.a].is_plain;
+  const auto places_max =
+      static_cast<uint32_t>(std::max(divisors_[node.a].num_decimals, is_plain ? 0 : kMantissaDecimals));
+  if (is_plain && (c == 'e' || c == 'E')) return kNone;
   const bool is_digit = c >= '0' && c <= '9';
   const uint32_t digit = is_digit ? c - '0' : 0;
   switch (state.phase) {

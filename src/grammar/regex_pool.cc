@@ -10,6 +10,7 @@ namespace deepinfer {
 namespace {
 
 constexpr size_t kNodesMax = size_t{3} << 20;
+constexpr size_t kNodesPerLook = 4096;  // made between two questions whether to go on
 constexpr size_t kDerivativesMax = size_t{4} << 20;
 
 uint64_t mix(uint64_t h, uint64_t v) {
@@ -55,10 +56,8 @@ RegexId RegexPool::intern(const Node& node) {
            std::equal(lists_.begin() + other.a, lists_.begin() + other.b, lists_.begin() + node.a);
   });
   if (known != FlatMap::kAbsent) return known;
-  if (nodes_.size() >= kNodesMax) {
-    is_full_ = true;
-    return kNone;
-  }
+  if (nodes_.size() >= kNodesMax) is_full_ = true;
+  if (is_full_ || (nodes_.size() % kNodesPerLook == 0 && !goes_on())) return kNone;
   nodes_.push_back(node);
   interned_.insert(h, static_cast<RegexId>(nodes_.size() - 1));
   return static_cast<RegexId>(nodes_.size() - 1);

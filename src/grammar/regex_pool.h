@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,7 @@ using RegexId = uint32_t;
 struct DecimalDivisor {
   uint64_t divisor = 1;  // below 2^59
   int num_decimals = 0;
+  bool is_plain = false;  // no exponents
 };
 
 class RegexPool {
@@ -48,6 +50,9 @@ class RegexPool {
   RegexId any_of(std::vector<std::u32string> texts);
   // Digits, then a point and digits, then an exponent, whose value is a multiple. Syntax of the number is not checked.
   RegexId multiple_of(DecimalDivisor divisor);
+  // The boolean expression with `from` replaced by `to`, below a complement by `below_not`, and multiples that know no
+  // exponents. `found` tells whether there was anything to replace, or a complement.
+  RegexId without_exponents(RegexId id, RegexId from, RegexId to, RegexId below_not, bool& found);
 
   bool is_nullable(RegexId id) const { return nodes_[id].nullable; }
   bool is_repeat(RegexId id) const { return nodes_[id].kind == Kind::kRepeat; }
@@ -55,6 +60,9 @@ class RegexPool {
   // Whether some text is in the language. Beyond a search limit the answer is true.
   bool has_text(RegexId id);
   bool matches(RegexId id, std::u32string_view text);
+  // Ends of ranges of code points with one derivative each; the first range begins at 0, the last ends at
+  // CharSet::kEnd. Surrogates are a range of their own.
+  std::vector<char32_t> class_ends(RegexId id) const;
   // Code points after which the language is not empty.
   const CharSet& live_chars(RegexId id);
   // The same expression with every counter above `cap` replaced so that no text of up to `cap` code points can tell.
@@ -71,6 +79,13 @@ class RegexPool {
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_bytes() const;
   bool is_full() const { return is_full_; }
+  // While a grammar is compiled: asked now and then; once it says false the pool counts as full.
+  void watch(std::function<bool()> keep_going) { keep_going_ = std::move(keep_going); }
+  bool goes_on() {
+    if (keep_going_ && !is_full_ && !keep_going_()) is_full_ = is_stopped_ = true;
+    return !is_full_;
+  }
+  bool is_stopped() const { return is_stopped_; }
 
  private:
   enum class Kind : uint8_t { kNone, kEmpty, kChars, kConcat, kEither, kBoth, kNegated, kRepeat, kTexts, kMultiple };
@@ -95,6 +110,9 @@ class RegexPool {
   std::vector<char32_t> representatives(RegexId id) const;
   std::vector<RegexId> list_of(RegexId id) const;
   bool search_text(RegexId id);
+  uint32_t distance(RegexId id);
+  uint32_t longest_way_out(RegexId id);
+  bool may_saturate(RegexId id, uint32_t cap);
   size_t hash(const Node& node) const;
 
   std::vector<Node> nodes_;
@@ -106,10 +124,12 @@ class RegexPool {
   HashIndex interned_;
   FlatMap derivatives_;
   FlatMap has_text_;
+  FlatMap distances_;
   std::unordered_map<RegexId, uint32_t> shortest_;
   std::unordered_map<RegexId, std::unique_ptr<CharSet>> live_;
   FlatMap saturated_;
-  bool is_full_ = false;
+  std::function<bool()> keep_going_;
+  bool is_full_ = false, is_stopped_ = false;
 };
 
 }  // namespace deepinfer

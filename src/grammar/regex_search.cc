@@ -2,6 +2,7 @@
 // Questions to RegexPool that look at more than one state: emptiness, live characters, shortest texts, saturation.
 #include <algorithm>
 #include <deque>
+#include <queue>
 #include <unordered_set>
 
 #include "grammar/regex_pool.h"
@@ -10,6 +11,7 @@ namespace deepinfer {
 namespace {
 
 constexpr size_t kSearchMax = 3'000;
+constexpr uint32_t kDistanceMax = 1u << 30;
 constexpr size_t kRepresentativesMax = 2'048;
 
 }  // namespace
@@ -70,6 +72,12 @@ std::vector<char32_t> RegexPool::representatives(RegexId id) const {
   return breaks;
 }
 
+std::vector<char32_t> RegexPool::class_ends(RegexId id) const {
+  std::vector<char32_t> ends = representatives(id);
+  ends.erase(ends.begin());
+  return ends;
+}
+
 bool RegexPool::has_text(RegexId id) {
   const Node& node = nodes_[id];
   if (id == kNone) return false;
@@ -80,9 +88,47 @@ bool RegexPool::has_text(RegexId id) {
   return result;
 }
 
+// A lower bound on the length of the shortest text: cheap, and good at telling which way leads out.
+uint32_t RegexPool::distance(RegexId id) {
+  const Node node = nodes_[id];
+  if (node.nullable) return 0;
+  if (node.kind == Kind::kChars || node.kind == Kind::kNegated || node.kind == Kind::kMultiple) return 1;
+  if (const uint32_t known = distances_.find(id); known != FlatMap::kAbsent) return known;
+  uint64_t result = 0;
+  switch (node.kind) {
+    case Kind::kConcat: result = uint64_t{distance(node.a)} + distance(node.b); break;
+    case Kind::kRepeat: result = uint64_t{distance(node.a)} * node.b; break;
+    case Kind::kEither:
+      result = kDistanceMax;
+      for (uint32_t i = node.a; i < node.b; ++i) result = std::min<uint64_t>(result, distance(lists_[i]));
+      break;
+    case Kind::kBoth:
+      for (uint32_t i = node.a; i < node.b; ++i) result = std::max<uint64_t>(result, distance(lists_[i]));
+      break;
+    case Kind::kTexts:
+      result = kDistanceMax;
+      for (uint32_t i = node.b; i < std::min(node.c, node.b + 64); ++i)
+        result = std::min<uint64_t>(result, tables_[node.a][i].size() - node.d);
+      break;
+    default: break;
+  }
+  const auto clipped = static_cast<uint32_t>(std::min<uint64_t>(result, kDistanceMax));
+  if (distances_.find(id) == FlatMap::kAbsent) distances_.insert(id, clipped);
+  return clipped;
+}
+
 bool RegexPool::search_text(RegexId start) {
   bool is_complete = true;
-  std::vector<RegexId> stack{start};
+  // Nearest first, the latest of equals.
+  struct Open {
+    uint32_t distance, order;
+    RegexId id;
+    bool operator<(const Open& other) const {
+      return distance != other.distance ? distance > other.distance : order < other.order;
+    }
+  };
+  std::priority_queue<Open> open;
+  open.push({0, 0, start});
   std::unordered_map<RegexId, RegexId> parents{{start, start}};
   // All states on the way to one with a text have one too.
   const auto remember_way = [&](RegexId id) {
@@ -91,9 +137,9 @@ bool RegexPool::search_text(RegexId start) {
       if (id == start) return true;
     }
   };
-  while (!stack.empty()) {
-    const RegexId id = stack.back();
-    stack.pop_back();
+  while (!open.empty()) {
+    const RegexId id = open.top().id;
+    open.pop();
     const uint32_t known = has_text_.find(id);
     if (nodes_[id].nullable || nodes_[id].simple || known == 1) return remember_way(id);
     if (known == 0) continue;
@@ -106,7 +152,7 @@ bool RegexPool::search_text(RegexId start) {
       const RegexId next = derive(id, points[i]);
       if (next == kNone || !parents.emplace(next, id).second) continue;
       if (nodes_[next].nullable || nodes_[next].simple || has_text_.find(next) == 1) return remember_way(next);
-      stack.push_back(next);
+      open.push({distance(next), static_cast<uint32_t>(parents.size()), next});
     }
   }
   if (!is_complete) return true;
@@ -132,6 +178,50 @@ const CharSet& RegexPool::live_chars(RegexId id) {
   return *again;
 }
 
+// An upper bound on the shortest text of every derivative that is not empty; kInfinite when none is known.
+uint32_t RegexPool::longest_way_out(RegexId id) {
+  const Node node = nodes_[id];
+  const auto plus = [](uint64_t a, uint64_t b) { return static_cast<uint32_t>(std::min<uint64_t>(a + b, kInfinite)); };
+  switch (node.kind) {
+    case Kind::kNone:
+    case Kind::kEmpty: return 0;
+    case Kind::kChars: return 1;
+    case Kind::kConcat: return std::max(plus(longest_way_out(node.a), shortest(node.b)), longest_way_out(node.b));
+    case Kind::kEither: {
+      uint32_t most = 0;
+      for (const RegexId part : list_of(id)) most = std::max(most, longest_way_out(part));
+      return most;
+    }
+    case Kind::kRepeat: return plus(longest_way_out(node.a), uint64_t{shortest(node.a)} * node.b);
+    case Kind::kTexts: {
+      size_t most = 0;
+      for (uint32_t i = node.b; i < node.c; ++i) most = std::max(most, tables_[node.a][i].size());
+      return static_cast<uint32_t>(most);
+    }
+    default: return kInfinite;
+  }
+}
+
+// An intersection may lose its counters only if they cannot make it empty within the next `cap` characters: counters of
+// classes alone keep their distances, and beside one other language the counter must leave room for its way out.
+bool RegexPool::may_saturate(RegexId id, uint32_t cap) {
+  uint32_t least = kInfinite, most_needed = 0, way_out = 0;
+  size_t num_others = 0;
+  for (const RegexId part : list_of(id)) {
+    const Node node = nodes_[part];
+    if (node.kind == Kind::kRepeat && nodes_[node.a].kind == Kind::kChars) {
+      least = std::min(least, node.c);
+      most_needed = std::max(most_needed, node.b);
+      continue;
+    }
+    if (++num_others > 1) return false;
+    way_out = longest_way_out(part);
+  }
+  if (num_others == 0) return true;
+  if (way_out == kInfinite || most_needed > cap) return false;
+  return least == kInfinite || uint64_t{least} >= uint64_t{cap} + most_needed + 2 * uint64_t{way_out};
+}
+
 RegexId RegexPool::saturated(RegexId id, uint32_t cap) {
   const Node node = nodes_[id];
   if (node.kind < Kind::kConcat || node.kind > Kind::kRepeat || id == kAny) return id;
@@ -145,12 +235,15 @@ RegexId RegexPool::saturated(RegexId id, uint32_t cap) {
     const RegexId inner = saturated(node.a, cap);
     const uint32_t max = node.c > cap ? kInfinite : node.c;
     result = repeat(inner, std::min(node.b, max == kInfinite ? cap + 1 : max), max);
-  } else if (node.kind == Kind::kNegated) {
-    result = id;
-  } else {
+  } else if (node.kind == Kind::kBoth && may_saturate(id, cap)) {
+    std::vector<RegexId> parts = list_of(id);
+    for (RegexId& part : parts)
+      if (nodes_[part].kind == Kind::kRepeat) part = saturated(part, cap);
+    result = both(std::move(parts));
+  } else if (node.kind == Kind::kEither) {
     std::vector<RegexId> parts = list_of(id);
     for (RegexId& part : parts) part = saturated(part, cap);
-    result = node.kind == Kind::kEither ? either(std::move(parts)) : both(std::move(parts));
+    result = either(std::move(parts));
   }
   if (saturated_.find(key) == FlatMap::kAbsent) saturated_.insert(key, result);
   return result;

@@ -11,6 +11,7 @@ namespace deepinfer {
 namespace {
 
 constexpr size_t kNodesMax = 400'000, kKeyClassesMax = 64, kObligationsMax = 4, kUniqueValuesMax = 256;
+constexpr size_t kTermsPerLook = 64;  // lowered between two questions whether to go on
 
 std::u32string code_points(std::string_view text) {
   std::u32string out;
@@ -49,34 +50,67 @@ Status SchemaLowering::refuse(const char* keyword, const char* why) const {
 Result<NodeId> SchemaLowering::lower(TermId term) {
   const auto first = static_cast<NodeId>(program_.nodes.size());
   const NodeId start = node_of(term);
-  while (!open_.empty()) {
-    const TermId next = open_.back();
-    open_.pop_back();
-    TRY(lower_one(next));
-    if (program_.nodes.size() > kNodesMax)
-      return resource_exhausted("schema at #: the grammar is larger than its limit");
-  }
+  TRY(lower_open());
   find_productive(first);
   drop_unproductive(first);
   return start;
 }
 
+Status SchemaLowering::lower_open() {
+  while (!open_.empty()) {
+    const TermId next = open_.back();
+    open_.pop_back();
+    TRY(lower_one(next));
+    if (++num_lowered_ % kTermsPerLook == 0 && !program_.regexes.goes_on())
+      return resource_exhausted("schema at #: needs more memory than the limit for a grammar");
+    if (program_.nodes.size() > kNodesMax)
+      return resource_exhausted("schema at #: the grammar is larger than its limit");
+  }
+  return {};
+}
+
+Result<std::vector<SchemaLowering::SplitValue>> SchemaLowering::lower_split(const std::vector<TermId>& terms) {
+  const auto first = static_cast<NodeId>(program_.nodes.size());
+  std::vector<SplitValue> values;
+  for (const TermId term : terms) {
+    where_ = path_of(term);
+    ASSIGN_OR_RETURN(const Form* form, reader_.form_of(term));
+    const RegexId string = form->string;
+    ASSIGN_OR_RETURN(const std::vector<NodeId> ways, other_ways(*form));
+    values.push_back({string, program_.add_list(GrammarNode::Kind::kChoice, ways), false});
+  }
+  TRY(lower_open());
+  find_productive(first);
+  for (SplitValue& value : values) {
+    value.has_others = productive_[value.others];
+    if (!program_.regexes.has_text(value.string)) value.string = RegexPool::kNone;
+  }
+  drop_unproductive(first);
+  return values;
+}
+
 Status SchemaLowering::lower_one(TermId term) {
   where_ = path_of(term);
   ASSIGN_OR_RETURN(const Form* form, reader_.form_of(term));
+  const RegexId string = form->string;
+  ASSIGN_OR_RETURN(std::vector<NodeId> ways, other_ways(*form));
+  if (string != RegexPool::kNone) ways.push_back(program_.add({GrammarNode::Kind::kString, string}));
+  program_.set_list(nodes_[term], GrammarNode::Kind::kChoice, ways);
+  return {};
+}
+
+Result<std::vector<NodeId>> SchemaLowering::other_ways(const Form& form) {
   RegexPool& pool = program_.regexes;
   std::vector<NodeId> ways;
   std::vector<RegexId> raw;
-  if (form->admits_null) raw.push_back(pool.text(U"null"));
-  if (form->admits_true) raw.push_back(pool.text(U"true"));
-  if (form->admits_false) raw.push_back(pool.text(U"false"));
-  raw.push_back(form->number);
+  if (form.admits_null) raw.push_back(pool.text(U"null"));
+  if (form.admits_true) raw.push_back(pool.text(U"true"));
+  if (form.admits_false) raw.push_back(pool.text(U"false"));
+  raw.push_back(reader_.spelled(form.number, digits_only_));
   if (const RegexId all = pool.either(std::move(raw)); all != RegexPool::kNone) ways.push_back(program_.add_raw(all));
-  if (form->string != RegexPool::kNone) ways.push_back(program_.add({GrammarNode::Kind::kString, form->string}));
-  for (const ObjectRule& rule : form->objects) TRY(add_objects(rule, ways));
-  for (const ArrayRule& rule : form->arrays) TRY(rule.is_unique ? add_unique_array(rule, ways) : add_array(rule, ways));
-  program_.set_list(nodes_[term], GrammarNode::Kind::kChoice, ways);
-  return {};
+  for (const ObjectRule& rule : form.objects) TRY(add_objects(rule, ways));
+  for (const ArrayRule& rule : form.arrays) TRY(rule.is_unique ? add_unique_array(rule, ways) : add_array(rule, ways));
+  return ways;
 }
 
 std::vector<std::string> SchemaLowering::names_of(const ObjectRule& rule) const {
@@ -268,7 +302,7 @@ Result<NodeId> add_json_schema(GrammarProgram& program, const Json& schema, cons
         fmt::format("schema at #: expected an object or a boolean, found {}", to_string(schema.kind())));
   ASSIGN_OR_RETURN(SchemaDocument document, SchemaDocument::open(schema));
   SchemaReader reader(std::move(document), program.regexes, options.lenient);
-  SchemaLowering lowering(program, reader, options.order);
+  SchemaLowering lowering(program, reader, options.order, options.digits_only);
   return lowering.lower(reader.terms().schema(schema));
 }
 

@@ -36,6 +36,9 @@ class SchemaReader {
   bool is_provably_empty(TermId term, int depth);
   bool is_provably_empty(const ObjectRule& rule, int depth);
   bool is_provably_empty(const ArrayRule& rule, int depth);
+  // How a form's numbers are written. Where bounds, multiples and complements meet, exponents are left out: whether
+  // something is left can then be decided. `digits_only`: and integers have no point.
+  RegexId spelled(RegexId number, bool digits_only);
   // Whether the key is in the set.
   bool contains(const KeySet& keys, const std::string& key);
 

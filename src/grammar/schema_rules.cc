@@ -93,6 +93,7 @@ bool SchemaReader::is_provably_empty(const ArrayRule& rule, int depth) {
 
 template <typename Rule>
 Status SchemaReader::check_rules(const std::vector<Rule>& rules, const Json& at, const char* keyword) {
+  if (!pool_.goes_on()) return resource_exhausted("schema at #: compiling was given up");
   if (rules.size() > limits_.rules_max || work_ > limits_.work_max)
     return refuse(at, keyword, "its combinations with the other keywords are too many");
   return {};

@@ -74,6 +74,13 @@ CharScan hex_of_control(uint32_t phase, uint8_t byte) {
 
 }  // namespace
 
+bool meets(const CharSet& set, const CharScan& scan) {
+  if (scan.is_escape && (set.contains('"') || set.contains('\\'))) return true;
+  const auto after = std::ranges::upper_bound(set.spans(), scan.begin, {}, &CharSet::Span::begin);
+  if (after != set.spans().end() && after->begin < scan.end) return true;
+  return after != set.spans().begin() && std::prev(after)->end > scan.begin;
+}
+
 CharScan scan_raw(uint32_t phase, uint8_t byte) {
   return phase == kPhaseStart ? utf8_lead(byte) : utf8_more(phase, byte);
 }

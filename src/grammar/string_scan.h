@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "grammar/char_set.h"
+
 namespace deepinfer {
 
 struct CharScan {
@@ -18,6 +20,9 @@ struct CharScan {
 
 constexpr uint32_t kPhaseStart = 0;        // between code points
 constexpr uint32_t kPhaseOpen = 1u << 28;  // before the opening quote
+
+// Some character of `set` begins as the partial `scan` does.
+bool meets(const CharSet& set, const CharScan& scan);
 
 CharScan scan_raw(uint32_t phase, uint8_t byte);
 CharScan scan_json_string(uint32_t phase, uint8_t byte);

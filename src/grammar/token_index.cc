@@ -5,8 +5,6 @@
 #include <map>
 #include <string>
 
-#include "base/utf8.h"
-
 namespace deepinfer {
 namespace {
 
@@ -34,21 +32,39 @@ TokenIndex::Trie trie_of(std::vector<Entry> entries) {
   return trie;
 }
 
-struct Plain {
-  size_t bytes = 0;
-  uint32_t chars = 0;
+// A token read from between two characters on.
+struct Reading {
+  bool is_possible = true, has_quote = false;
+  std::u32string chars;
+  size_t bytes_read = 0;  // up to and with the quote
+  CharScan tail;          // kPartial: the last character is cut off
 };
 
-// The plain characters at the start; a cut-off code point ends them.
-Plain plain_start(std::string_view text) {
-  Plain plain;
-  while (plain.bytes < text.size()) {
-    const CodePoint c = decode_utf8(text.substr(plain.bytes));
-    if (c.num_bytes == 0 || !TokenIndex::plain_chars().contains(c.value)) break;
-    plain.bytes += c.num_bytes;
-    ++plain.chars;
+template <typename Scan>
+Reading read_token(std::string_view bytes, Scan&& scan) {
+  Reading reading;
+  uint32_t phase = kPhaseStart;
+  for (const char byte : bytes) {
+    ++reading.bytes_read;
+    const CharScan step = scan(phase, static_cast<uint8_t>(byte));
+    reading.tail = {};
+    phase = kPhaseStart;
+    if (step.result == CharScan::Result::kChar) {
+      reading.chars.push_back(step.begin);
+    } else if (step.result == CharScan::Result::kPartial) {
+      reading.tail = step;
+      phase = step.phase;
+    } else {
+      reading.has_quote = step.result == CharScan::Result::kQuote;
+      reading.is_possible = reading.has_quote;
+      break;
+    }
   }
-  return plain;
+  return reading;
+}
+
+bool is_plain(std::u32string_view chars) {
+  return std::ranges::all_of(chars, [](char32_t c) { return TokenIndex::plain_chars().contains(c); });
 }
 
 }  // namespace
@@ -66,42 +82,72 @@ const CharSet& TokenIndex::plain_chars() {
 
 // The tokens of one tier, sorted into its tables.
 struct TokenIndex::Entries {
-  std::vector<Entry> all, not_plain, other, other_quoted;
-  std::map<std::string_view, std::vector<TokenId>> by_suffix;
+  std::vector<Entry> all;
+  std::vector<CharTrie::Entry> plain_chars, rest, closing, closing_rest, raw;
+  std::map<std::string_view, std::vector<TokenId>> by_suffix;  // plain characters before the quote
+  std::map<std::string_view, std::vector<CharTrie::Entry>> closing_by_suffix;
   std::map<uint32_t, std::vector<TokenId>> plain;  // by number of characters
 
-  void add(std::string_view bytes, TokenId id, Tier& tier) {
+  void add(std::string_view bytes, TokenId id, Tier& tier, std::vector<CharScan>& tails) {
     tier.token_bytes_max = std::max(tier.token_bytes_max, static_cast<uint32_t>(bytes.size()));
     all.emplace_back(bytes, id);
-    const Plain start = plain_start(bytes);
-    if (start.bytes == bytes.size()) {
-      plain[start.chars].push_back(id);
+    Reading text = read_token(bytes, scan_raw);
+    if (text.is_possible) raw.push_back({std::move(text.chars), {id, tail_of(text.tail, tails)}});
+    Reading string = read_token(bytes, scan_json_string);
+    if (!string.is_possible) return;
+    const bool plain_only = is_plain(string.chars);
+    if (string.has_quote) {
+      const std::string_view suffix = bytes.substr(string.bytes_read);
+      if (plain_only) {
+        tier.chars_before_quote_max = std::max(tier.chars_before_quote_max, static_cast<uint32_t>(string.chars.size()));
+      }
+      std::vector<TokenId>& quoted = by_suffix[suffix];
+      if (plain_only) quoted.push_back(id);
+      closing_by_suffix[suffix].push_back({std::move(string.chars), {id, -1}});
       return;
     }
-    not_plain.emplace_back(bytes, id);
-    if (bytes[start.bytes] == '"') {
-      by_suffix[bytes.substr(start.bytes + 1)].push_back(id);
-      tier.chars_before_quote_max = std::max(tier.chars_before_quote_max, start.chars);
+    const int32_t tail = tail_of(string.tail, tails);
+    if (plain_only && tail < 0) {
+      plain[static_cast<uint32_t>(string.chars.size())].push_back(id);
+      plain_chars.push_back({std::move(string.chars), {id, -1}});
     } else {
-      (bytes.find('"') == std::string_view::npos ? other : other_quoted).emplace_back(bytes, id);
+      rest.push_back({std::move(string.chars), {id, tail}});
     }
+  }
+
+  static int32_t tail_of(const CharScan& tail, std::vector<CharScan>& tails) {
+    if (tail.result != CharScan::Result::kPartial) return -1;
+    for (size_t i = 0; i < tails.size(); ++i)
+      if (tails[i].begin == tail.begin && tails[i].end == tail.end && tails[i].is_escape == tail.is_escape)
+        return static_cast<int32_t>(i);
+    tails.push_back(tail);
+    return static_cast<int32_t>(tails.size() - 1);
   }
 
   void finish(Tier& tier, size_t num_words) {
     std::vector<Entry> suffixes;
     for (auto& [suffix, ids] : by_suffix) {
+      int32_t number = -1;
       if (suffix.empty()) {
         tier.quote_ends = ids;
-        continue;
+      } else {
+        number = static_cast<int32_t>(tier.quoted.size());
+        suffixes.emplace_back(suffix, static_cast<TokenId>(number));
+        tier.quoted.push_back(ids);
       }
-      suffixes.emplace_back(suffix, static_cast<TokenId>(tier.quoted.size()));
-      tier.quoted.push_back(ids);
+      for (CharTrie::Entry& entry : closing_by_suffix[suffix]) {
+        entry.end.rest = number;
+        if (!is_plain(entry.chars)) closing_rest.push_back(entry);
+        closing.push_back(std::move(entry));
+      }
     }
     tier.all = trie_of(std::move(all));
-    tier.not_plain = trie_of(std::move(not_plain));
-    tier.other = trie_of(std::move(other));
-    tier.other_quoted = trie_of(std::move(other_quoted));
     tier.after_quote = trie_of(std::move(suffixes));
+    tier.plain = CharTrie(std::move(plain_chars));
+    tier.rest = CharTrie(std::move(rest));
+    tier.closing = CharTrie(std::move(closing));
+    tier.closing_rest = CharTrie(std::move(closing_rest));
+    tier.raw = CharTrie(std::move(raw));
     std::vector<uint32_t> row(num_words, 0);
     for (uint32_t n = 1; n <= (plain.empty() ? 1 : plain.rbegin()->first); ++n) {
       for (const TokenId id : plain[n]) row[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
@@ -118,7 +164,7 @@ TokenIndex::TokenIndex(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(
     const std::string_view bytes = tokenizer_->token_bytes(id);
     if (bytes.empty() || bytes.size() > kTokenBytesMax || tokenizer_->is_control(id)) continue;
     const size_t tier = bytes.size() <= kShortBytes ? 0 : 1;
-    entries[tier].add(bytes, id, tiers_[tier]);
+    entries[tier].add(bytes, id, tiers_[tier], tails_);
   }
   for (size_t i = 0; i < 2; ++i) entries[i].finish(tiers_[i], num_words_);
 }

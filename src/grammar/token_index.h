@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A vocabulary arranged for masks: tries over token bytes in depth-first order, and the tokens that consist of nothing
-// but ordinary characters of a JSON string, which need no walk. Long tokens are kept apart (tier 1): counters matter to
-// short tokens near their end only, so the short tokens' masks are shared by more states. Control tokens are in no
-// trie: text never makes one. Immutable; shared by all grammars of a tokenizer.
+// A vocabulary arranged for masks: tries over token bytes in depth-first order and over the characters they stand for,
+// and the tokens that consist of nothing but ordinary characters of a JSON string, which need no walk. Long tokens are
+// kept apart (tier 1): counters matter to short tokens near their end only, so the short tokens' masks are shared by
+// more states. Control tokens are in no trie: text never makes one. Immutable; shared by all grammars of a tokenizer.
 #pragma once
 
 #include <array>
@@ -14,6 +14,8 @@
 
 #include "base/ids.h"
 #include "grammar/char_set.h"
+#include "grammar/char_trie.h"
+#include "grammar/string_scan.h"
 #include "tokenizer/tokenizer.h"
 
 namespace deepinfer {
@@ -31,14 +33,19 @@ class TokenIndex {
   struct Tier {
     uint32_t token_bytes_max = 0;
     Trie all;
-    Trie not_plain;
-    // Tokens whose first byte that is not plain is a quote: what follows the quote, a list of tokens per node.
+    // Tokens from between two characters of a JSON string, as the characters they stand for. In `plain` all are plain;
+    // in `rest` some are not, and an End's rest names the tail (tails()) where the last character is cut off.
+    CharTrie plain, rest;
+    // Tokens with the string's closing quote behind these characters. An End's rest: what follows, or -1 for nothing.
+    CharTrie closing;
+    CharTrie closing_rest;  // those with a character that is not plain
+    // What follows a quote, with the tokens that have plain characters before it.
     Trie after_quote;
     std::vector<std::vector<TokenId>> quoted;
     std::vector<TokenId> quote_ends;  // nothing follows the quote
     uint32_t chars_before_quote_max = 0;
-    Trie other;         // neither plain nor quoted, and no quote anywhere: where the string ends does not matter
-    Trie other_quoted;  // the rest
+    // Tokens as characters of text outside JSON; an End's rest as in `rest`.
+    CharTrie raw;
     // [n - 1]: plain tokens of up to n characters, as a row.
     std::vector<std::vector<uint32_t>> plain_masks;
   };
@@ -48,6 +55,7 @@ class TokenIndex {
   // Characters of plain tokens: those that stand in a JSON string as themselves and match `.` in any dialect.
   static const CharSet& plain_chars();
   const std::array<Tier, 2>& tiers() const { return tiers_; }
+  const std::vector<CharScan>& tails() const { return tails_; }
   int64_t vocab_size() const { return tokenizer_->vocab_size(); }
   size_t num_words() const { return num_words_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -56,6 +64,7 @@ class TokenIndex {
   struct Entries;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::array<Tier, 2> tiers_;
+  std::vector<CharScan> tails_;
   size_t num_words_ = 0;
 };
 

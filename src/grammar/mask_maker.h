@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// Masks of a machine's states over one vocabulary. A state's mask is the union of its items' masks; an item inside a
+// JSON string has a part for tokens that stay inside, which depends on the text that is left alone, and a part for
+// tokens with the closing quote. Parts are cached, compressed, least recently used first out. Not thread-safe.
+#pragma once
+
+#include <list>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/machine.h"
+#include "grammar/regex_walk.h"
+#include "grammar/token_index.h"
+
+namespace deepinfer {
+
+class MaskMaker {
+ public:
+  // Machine and index outlive the object.
+  MaskMaker(Machine& machine, const TokenIndex& index, size_t cache_bytes_max)
+      : machine_(machine), index_(index), cache_bytes_max_(cache_bytes_max), walk_(machine.program().regexes) {}
+
+  // Adds the tokens whose bytes may come next. Control tokens are the owner's. Precondition: row.size() = num_words().
+  void add(StateId state, std::span<uint32_t> row);
+
+  size_t num_masks() const { return masks_.size(); }
+  size_t num_bytes() const { return mask_bytes_ + walk_.num_bytes() + other_bytes_; }
+
+ private:
+  using Row = std::span<uint32_t>;
+  using Tier = TokenIndex::Tier;
+  using Key = uint64_t;  // what, tier, part
+  struct Mask {
+    const std::vector<uint32_t>* base = nullptr;  // of the index: the words hold what comes beside it
+    bool is_sparse = false;
+    std::vector<uint32_t> words;  // the row, or ids
+    std::list<Key>::iterator place;
+    size_t num_bytes() const { return words.capacity() * 4 + 112; }
+  };
+  enum Part : Key { kAll = 0, kInside = 1, kClosing = 2, kUnion = 3 };
+  Key key_of(uint32_t what, const Tier& tier, Part part) const {
+    return Key{what} << 3 | (&tier == &index_.tiers()[1] ? 4u : 0u) | part;
+  }
+
+  // What a part allows while it is computed; most parts allow few tokens.
+  struct Found {
+    const std::vector<uint32_t>* base = nullptr;
+    std::vector<TokenId> ids;  // besides
+    void add(TokenId id) { ids.push_back(id); }
+  };
+  void make(StateId state, Row row);
+  void add_item(const Machine::Item& item, const Tier& tier, Row row, std::vector<Key>& keys);
+  bool add_cached(Key key, Row row);
+  static void unite(Row row, const Mask& mask);
+  // Adds what `compute` finds, and keeps it.
+  template <typename Compute>
+  void add_part(Key key, Row row, std::vector<Key>& keys, Compute&& compute);
+  Mask& remember(Key key, Mask mask);
+
+  void compute_all(StateId state, const Tier& tier);
+  void compute_inside(RegexId text, const Tier& tier);
+  void compute_closing(const Machine::StringBody& body, RegexId text, const Tier& tier);
+  void find_names(const Machine::StringBody& body, const CharTrie& trie, size_t node, uint32_t begin, uint32_t end,
+                  uint32_t depth, std::vector<TokenId>& out) const;
+  template <typename OnToken>
+  void walk_bytes(const TokenIndex::Trie& trie, StateId state, OnToken&& on_token);
+  struct Suffixes {
+    std::vector<int32_t> ids;  // of Tier::quoted
+    std::vector<bool> allowed;
+  };
+  const Suffixes& suffixes(StateId after, const Tier& tier);
+
+  Machine& machine_;
+  const TokenIndex& index_;
+  const size_t cache_bytes_max_;
+  RegexWalk walk_;
+  std::unordered_map<Key, Mask> masks_;
+  std::list<Key> recent_;                                // most recent first
+  std::unordered_map<StateId, std::vector<Key>> parts_;  // of states met before; empty masks are left out
+  std::unordered_map<Key, Suffixes> suffixes_;
+  Found found_;  // scratch
+  size_t mask_bytes_ = 0, other_bytes_ = 0;
+};
+
+}  // namespace deepinfer
