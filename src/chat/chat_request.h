@@ -85,13 +85,14 @@ struct Conversation {
   bool renders_tools() const { return !tools.empty() && tool_choice != ToolChoice::kNone; }
 };
 
-// What guided decoding should force on the output. `schema` by kind: JSON Schema text ("" = any JSON value); the
-// regular expression; or the tool list as a compact JSON array of {"type":"function","function":{name, description,
-// parameters, strict}}, deferred tools with "defer_loading":true.
+// What guided decoding should force on the output. `schema` by kind: JSON Schema text ("" = any JSON object); the
+// regular expression; the tool list as a compact JSON array of {"type":"function","function":{name, description,
+// parameters, strict}}, deferred tools with "defer_loading":true; a compact JSON array of texts; or EBNF rules.
 struct OutputConstraint {
-  enum class Kind { kJson, kRegex, kToolCall, kToolCallRequired };
+  enum class Kind { kJson, kRegex, kToolCall, kToolCallRequired, kChoice, kEbnf };
   Kind kind = Kind::kJson;
   std::string schema;
+  std::string path = "response_format";  // the request's field that asked, for error messages
 };
 
 struct InferenceOptions {
@@ -102,6 +103,8 @@ struct InferenceOptions {
   std::optional<uint32_t> top_logprobs;  // 0..20
   std::optional<uint64_t> seed;          // below 2^63
   std::optional<OutputConstraint> constraint;
+  std::optional<OutputConstraint>
+      content_constraint;  // where tools may be called: what an answer without calls must be
   // Beyond the original (decision 9); ignored under recipe compatibility.
   uint32_t n = 1;
   std::optional<uint32_t> top_k;
@@ -115,6 +118,9 @@ struct InferenceOptions {
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> bad_words;  // texts that may not be said, with or without a space before them
   bool processed_logprobs = false;     // log probabilities behind penalties, biases, masks and temperature
+  bool one_call = false;               // no second tool call in the answer
+  bool without_space = false;          // constrained JSON has no white space between its parts
+  bool closes_at_max_tokens = false;   // a constrained answer is brought to its end before max_tokens cuts it
 };
 
 // Where the stream parser begins in thinking mode. "Start" drops leading newlines, the continuations keep them.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "grammar/answer_grammar.h"
 #include "grammar/matcher.h"
 #include "tokenizer/released_tokenizer.h"
 
@@ -27,6 +28,26 @@ struct Fixed {
       CHECK(grammar.ok());
       grammars.push_back(*grammar);
     }
+    grammars.push_back(calls_after_reasoning());
+  }
+
+  std::shared_ptr<Grammar> calls_after_reasoning() {
+    AnswerSpec spec;
+    spec.tools.resize(2);
+    for (size_t i = 0; i < 2; ++i) {
+      spec.tools[i].name = i == 0 ? "strict" : "loose";
+      spec.tools[i].strict = i == 0;
+      spec.tools[i].parameters =
+          parse_json(R"({"type":"object","properties":{"s":{"type":"string","maxLength":30},"n":{"type":"number"}},)"
+                     R"("required":["s","n"],"additionalProperties":false})")
+              .value();
+    }
+    spec.requires_call = spec.starts_in_reasoning = true;
+    const auto controls = ControlTokens::find(index->tokenizer(), PromptVersion::kV41);
+    CHECK(controls.ok());
+    auto grammar = compile_answer(spec, AnswerTokens::of(controls.value()), index, {});
+    CHECK(grammar.ok());
+    return *grammar;
   }
 };
 
