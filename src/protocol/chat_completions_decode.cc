@@ -11,6 +11,7 @@
 #include "protocol/request_body.h"
 #include "protocol/sampling_rule.h"
 #include "protocol/stop_rule.h"
+#include "protocol/structured_output.h"
 #include "protocol/thinking_rule.h"
 #include "protocol/tool_rule.h"
 
@@ -315,6 +316,9 @@ class Decoder {
   Refusal read_beyond_recipe() {
     if (options_.recipe_compatible) return {};
     InferenceOptions& inference = chat_.inference;
+    REFUSE_IF(read_structured_output(request_, options_.limits, chat_));
+    const Json* parallel = member(request_, "parallel_tool_calls");
+    inference.one_call = parallel && !parallel->as_bool();
     if (const auto value = unsigned_member(request_, "top_k")) inference.top_k = static_cast<uint32_t>(*value);
     inference.min_p = float_member(request_, "min_p");
     if (inference.min_p && !(*inference.min_p >= 0 && *inference.min_p <= 1))

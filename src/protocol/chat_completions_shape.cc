@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "protocol/chat_completions_decode.h"
+#include "protocol/structured_output.h"
 #include "protocol/thinking_rule.h"
 
 namespace deepinfer {
@@ -75,16 +76,18 @@ Shape tool_choice() {
 
 Fields beyond_recipe() {
   const Shape u32 = Shape::unsigned_up_to(UINT32_MAX);
-  return {{"max_completion_tokens", u32},
-          {"top_k", u32},
-          {"min_p", Shape::number()},
-          {"repetition_penalty", Shape::number()},
-          {"logit_bias", Shape::map(Shape::number())},
-          {"min_tokens", u32},
-          {"ignore_eos", Shape::boolean()},
-          {"bad_words", Shape::list(Shape::text())},
-          {"logprobs_mode", Shape::word({"raw_logprobs", "processed_logprobs"})},
-          {"stop_token_ids", Shape::list(Shape::unsigned_up_to(INT32_MAX))}};
+  Fields fields = {{"max_completion_tokens", u32},
+                   {"top_k", u32},
+                   {"min_p", Shape::number()},
+                   {"repetition_penalty", Shape::number()},
+                   {"logit_bias", Shape::map(Shape::number())},
+                   {"min_tokens", u32},
+                   {"ignore_eos", Shape::boolean()},
+                   {"bad_words", Shape::list(Shape::text())},
+                   {"logprobs_mode", Shape::word({"raw_logprobs", "processed_logprobs"})},
+                   {"stop_token_ids", Shape::list(Shape::unsigned_up_to(INT32_MAX))}};
+  for (Field& field : structured_output_fields()) fields.push_back(std::move(field));
+  return fields;
 }
 
 Shape request(bool recipe_compatible) {

@@ -35,7 +35,7 @@ const char* name_of(ResponseFormat::Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 const char* name_of(OutputConstraint::Kind kind) {
-  static constexpr const char* kNames[] = {"json", "regex", "tool_call", "tool_call_required"};
+  static constexpr const char* kNames[] = {"json", "regex", "tool_call", "tool_call_required", "choice", "ebnf"};
   return kNames[static_cast<int>(kind)];
 }
 const char* name_of(ThinkingStage stage) {

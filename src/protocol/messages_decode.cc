@@ -44,7 +44,7 @@ class Decoder {
     Conversation& conversation = chat_.conversation;
     REFUSE_IF(settle_reasoning(options_, !tools_.empty(), "content[].thinking", conversation));
     REFUSE_IF(settle_tools(std::move(tools_), tool_wish(), options_, conversation));
-    REFUSE_IF(settle_format({}, options_, chat_));
+    REFUSE_IF(settle_format(format_wish(), options_, chat_));
     REFUSE_IF(read_stop_sequences(request_.find("stop_sequences"), chat_.parsing.stop_sequences));
     REFUSE_IF(settle_sampling(sampling_wish(), options_, "max_tokens", chat_));
     REFUSE_IF(read_beyond_recipe());
@@ -77,6 +77,8 @@ class Decoder {
       declared.tool.description = take_optional_text(tool, "description");
       Json* schema = member(tool, "input_schema");
       declared.tool.parameters = schema ? std::move(*schema) : Json();
+      if (const Json* strict = options_.recipe_compatible ? nullptr : member(tool, "strict"))
+        declared.tool.strict = strict->as_bool();
       declared.tool.defer_loading = chat_.version == PromptVersion::kV41 && flag_member(tool, "defer_loading");
       tools_.push_back(std::move(declared));
     }
@@ -104,6 +106,17 @@ class Decoder {
       wish.choice = ToolChoice::kRequired;  // the original does not force a call
     if (type == "tool" && !dropped_.contains(choice->find("name")->as_string()))
       wish.name = choice->find("name")->as_string();
+    return wish;
+  }
+
+  // Later versions of the API take a schema for the answer; the original knows none.
+  FormatWish format_wish() {
+    FormatWish wish;
+    Json* config = options_.recipe_compatible ? nullptr : member(request_, "output_config");
+    Json* format = config ? member(*config, "format") : nullptr;
+    if (!format) return wish;
+    wish.format.kind = ResponseFormat::Kind::kJsonSchema;
+    wish.format.schema = std::move(*format->find("schema"));
     return wish;
   }
 
@@ -375,6 +388,8 @@ class Decoder {
   Refusal read_beyond_recipe() {
     if (options_.recipe_compatible) return {};
     if (const auto value = unsigned_member(request_, "top_k")) chat_.inference.top_k = static_cast<uint32_t>(*value);
+    const Json* choice = member(request_, "tool_choice");
+    chat_.inference.one_call = choice && flag_member(*choice, "disable_parallel_tool_use");
     const Json* config = member(request_, "output_config");
     const Json* effort = config ? member(*config, "effort") : nullptr;
     if (!effort || !effort->is_integer() || effort->as_int() >= 1) return {};

@@ -62,27 +62,30 @@ Shape tool_choice() {
 Shape request(bool recipe_compatible) {
   const Shape effort = Shape::word(effort_words());
   // A server tool may lack a name; read_tools demands it of the others.
-  const Shape tool = Shape::record({{"name", Shape::text(), false, false},
-                                    {"description", Shape::text()},
-                                    {"input_schema", Shape::any()},
-                                    {"type", Shape::text(), false, false},
-                                    {"defer_loading", Shape::boolean()}});
-  Fields fields = {
-      {"model", Shape::text(), kRequired},
-      {"messages", Shape::list(message()), kRequired},
-      {"system", text_or(Shape::tagged("type", {text_block()}))},
-      {"max_tokens", Shape::unsigned_up_to(UINT32_MAX)},
-      {"temperature", Shape::number()},
-      {"top_p", Shape::number()},
-      {"stop_sequences", Shape::list(Shape::text())},
-      {"stream", Shape::boolean()},
-      {"tools", Shape::list(tool)},
-      {"tool_choice", tool_choice()},
-      {"thinking", Shape::record({{"type", Shape::word({"adaptive", "enabled", "disabled"}), kRequired},
-                                  {"budget_tokens", Shape::unsigned_up_to(UINT64_MAX)}})},
-      {"output_config",
-       Shape::record({{"effort", recipe_compatible ? effort : Shape::either(effort, Shape::unsigned_up_to(100))}})},
-      {"metadata", Shape::record({{"user_id", Shape::text()}})}};
+  Fields tool = {{"name", Shape::text(), false, false},
+                 {"description", Shape::text()},
+                 {"input_schema", Shape::any()},
+                 {"type", Shape::text(), false, false},
+                 {"defer_loading", Shape::boolean()}};
+  Fields config = {{"effort", recipe_compatible ? effort : Shape::either(effort, Shape::unsigned_up_to(100))}};
+  if (!recipe_compatible) {
+    tool.push_back({"strict", Shape::boolean()});
+    config.push_back({"format", Shape::tagged("type", {{"json_schema", {{"schema", Shape::any(), kRequired}}}})});
+  }
+  Fields fields = {{"model", Shape::text(), kRequired},
+                   {"messages", Shape::list(message()), kRequired},
+                   {"system", text_or(Shape::tagged("type", {text_block()}))},
+                   {"max_tokens", Shape::unsigned_up_to(UINT32_MAX)},
+                   {"temperature", Shape::number()},
+                   {"top_p", Shape::number()},
+                   {"stop_sequences", Shape::list(Shape::text())},
+                   {"stream", Shape::boolean()},
+                   {"tools", Shape::list(Shape::record(std::move(tool)))},
+                   {"tool_choice", tool_choice()},
+                   {"thinking", Shape::record({{"type", Shape::word({"adaptive", "enabled", "disabled"}), kRequired},
+                                               {"budget_tokens", Shape::unsigned_up_to(UINT64_MAX)}})},
+                   {"output_config", Shape::record(std::move(config))},
+                   {"metadata", Shape::record({{"user_id", Shape::text()}})}};
   if (!recipe_compatible) fields.push_back({"top_k", Shape::unsigned_up_to(UINT32_MAX)});
   return Shape::record(std::move(fields));
 }

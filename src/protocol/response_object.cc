@@ -41,7 +41,8 @@ ResponseObject::ResponseObject(const ResponseContext& context, const ResponseIde
   settings_ += ",\"max_tool_calls\":null";
   append_member(settings_, "model", identity.model);
   settings_ += ",\"moderation\":null";
-  tail_ = ",\"parallel_tool_calls\":true,\"presence_penalty\":0.0";
+  append_setting(tail_, echo, "parallel_tool_calls", "true");
+  tail_ += ",\"presence_penalty\":0.0";
   append_setting(tail_, echo, "previous_response_id", "null");
   tail_ += ",\"prompt_cache_key\":null,\"prompt_cache_retention\":null";
   append_setting(tail_, echo, "reasoning", "{\"effort\":null,\"summary\":null}");

@@ -62,6 +62,8 @@ class Decoder {
     REFUSE_IF(settle_format(format_wish(), options_, chat_));
     REFUSE_IF(settle_sampling(sampling_wish(), options_, "max_output_tokens", chat_));
     REFUSE_IF(check_reasoning_number());
+    const Json* parallel = options_.recipe_compatible ? nullptr : member(request_, "parallel_tool_calls");
+    chat_.inference.one_call = parallel && !parallel->as_bool();
     REFUSE_IF(check_image_limits(messages_, options_.limits));
     finish();
     return {};
@@ -329,7 +331,8 @@ class Decoder {
   void set_echo() {
     Json& echo = out_.response.echo;
     for (const char* key : {"instructions", "max_output_tokens", "top_logprobs", "user"}) echo_if_present(key);
-    if (!options_.recipe_compatible) echo_if_present("previous_response_id");
+    if (!options_.recipe_compatible)
+      for (const char* key : {"previous_response_id", "parallel_tool_calls"}) echo_if_present(key);
     for (const char* key : {"temperature", "top_p"})
       if (const auto value = float_member(request_, key)) echo.set(key, shortest(*value));
     if (const Json* reasoning = member(request_, "reasoning")) {

@@ -107,7 +107,10 @@ Shape request(bool recipe_compatible) {
       {"tool_choice", tool_choice()},
       {"tools", tools()},
       {"user", Shape::text()}};
-  if (!recipe_compatible) fields.push_back({"previous_response_id", Shape::text()});
+  if (!recipe_compatible) {
+    fields.push_back({"previous_response_id", Shape::text()});
+    fields.push_back({"parallel_tool_calls", Shape::boolean()});
+  }
   return Shape::record(std::move(fields));
 }
 

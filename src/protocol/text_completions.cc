@@ -11,6 +11,7 @@
 #include "protocol/sampling_rule.h"
 #include "protocol/shape.h"
 #include "protocol/stop_rule.h"
+#include "protocol/structured_output.h"
 #include "protocol/wire_json.h"
 
 namespace deepinfer {
@@ -222,33 +223,43 @@ class TextCompletionsEncoder final : public ResponseEncoder {
 
 }  // namespace
 
-const Shape& text_completions_shape() {
+namespace {
+
+Shape make_shape() {
   constexpr bool kRequired = true;
   constexpr uint64_t kAny = UINT64_MAX, kId = INT32_MAX;
-  static const Shape shape = Shape::record(
-      {{"model", Shape::text(), kRequired},
-       {"prompt", Shape::either(Shape::text(), Shape::list(Shape::either(Shape::text(), Shape::unsigned_up_to(kId)))),
-        kRequired},
-       {"suffix", Shape::text()},
-       {"max_tokens", Shape::unsigned_up_to(kAny)},
-       {"temperature", Shape::number()},
-       {"top_p", Shape::number()},
-       {"top_k", Shape::unsigned_up_to(INT32_MAX)},
-       {"min_p", Shape::number()},
-       {"presence_penalty", Shape::number()},
-       {"frequency_penalty", Shape::number()},
-       {"repetition_penalty", Shape::number()},
-       {"min_tokens", Shape::unsigned_up_to(UINT32_MAX)},
-       {"ignore_eos", Shape::boolean()},
-       {"n", Shape::unsigned_up_to(kAny)},
-       {"best_of", Shape::unsigned_up_to(kAny)},
-       {"logprobs", Shape::unsigned_up_to(UINT8_MAX)},
-       {"echo", Shape::boolean()},
-       {"seed", Shape::unsigned_up_to(kAny)},
-       {"stop", Shape::either(Shape::text(), Shape::list(Shape::text()))},
-       {"stream", Shape::boolean()},
-       {"stream_options", Shape::record({{"include_usage", Shape::boolean()}})},
-       {"user", Shape::text()}});
+  std::vector<Shape::Field> fields = {
+      {"model", Shape::text(), kRequired},
+      {"prompt", Shape::either(Shape::text(), Shape::list(Shape::either(Shape::text(), Shape::unsigned_up_to(kId)))),
+       kRequired},
+      {"suffix", Shape::text()},
+      {"max_tokens", Shape::unsigned_up_to(kAny)},
+      {"temperature", Shape::number()},
+      {"top_p", Shape::number()},
+      {"top_k", Shape::unsigned_up_to(INT32_MAX)},
+      {"min_p", Shape::number()},
+      {"presence_penalty", Shape::number()},
+      {"frequency_penalty", Shape::number()},
+      {"repetition_penalty", Shape::number()},
+      {"min_tokens", Shape::unsigned_up_to(UINT32_MAX)},
+      {"ignore_eos", Shape::boolean()},
+      {"n", Shape::unsigned_up_to(kAny)},
+      {"best_of", Shape::unsigned_up_to(kAny)},
+      {"logprobs", Shape::unsigned_up_to(UINT8_MAX)},
+      {"echo", Shape::boolean()},
+      {"seed", Shape::unsigned_up_to(kAny)},
+      {"stop", Shape::either(Shape::text(), Shape::list(Shape::text()))},
+      {"stream", Shape::boolean()},
+      {"stream_options", Shape::record({{"include_usage", Shape::boolean()}})},
+      {"user", Shape::text()}};
+  for (Shape::Field& field : structured_output_fields()) fields.push_back(std::move(field));
+  return Shape::record(std::move(fields));
+}
+
+}  // namespace
+
+const Shape& text_completions_shape() {
+  static const Shape shape = make_shape();
   return shape;
 }
 
@@ -278,6 +289,7 @@ Refusal decode_text_completion(std::string_view body, const DecodeOptions& optio
   wish.logprobs = wish.top_logprobs.has_value();
   REFUSE_IF(settle_sampling(wish, options, "max_tokens", chat));
   read_beyond_openai(request, chat.inference);
+  REFUSE_IF(read_structured_output(request, options.limits, chat));
   chat.parsing.keep_leading_newlines = true;
   out.response.stream = chat.stream;
   out.response.thinking = false;

@@ -83,12 +83,14 @@ Refusal check_strict_mix(const FormatWish& wish, const Conversation& conversatio
                                     : Refusal();
 }
 
-std::optional<OutputConstraint> constraint_of(const Conversation& conversation, const Json& schema) {
+OutputConstraint constraint_of_tools(const Conversation& conversation) {
   using Kind = OutputConstraint::Kind;
-  if (conversation.renders_tools())
-    return OutputConstraint{
-        conversation.tool_choice == ToolChoice::kRequired ? Kind::kToolCallRequired : Kind::kToolCall,
-        tool_list(conversation.tools)};
+  return {conversation.tool_choice == ToolChoice::kRequired ? Kind::kToolCallRequired : Kind::kToolCall,
+          tool_list(conversation.tools), "tools"};
+}
+
+std::optional<OutputConstraint> constraint_of_format(const Conversation& conversation, const Json& schema) {
+  using Kind = OutputConstraint::Kind;
   switch (conversation.response_format.kind) {
     case ResponseFormat::Kind::kText: return std::nullopt;
     case ResponseFormat::Kind::kJsonObject: return OutputConstraint{Kind::kJson, ""};
@@ -186,7 +188,11 @@ Refusal settle_format(FormatWish wish, const DecodeOptions& options, ChatRequest
   }
   REFUSE_IF(check_strict_mix(wish, conversation));
   conversation.response_format = std::move(wish.format);
-  chat.inference.constraint = constraint_of(conversation, schema);
+  chat.inference.constraint = constraint_of_format(conversation, schema);
+  if (conversation.renders_tools()) {
+    chat.inference.content_constraint = std::move(chat.inference.constraint);
+    chat.inference.constraint = constraint_of_tools(conversation);
+  }
   chat.parsing.parse_tool_calls = conversation.renders_tools();
   // A thinking answer calls its tool after the reasoning: the prompt cannot open the block for it.
   chat.parsing.starts_in_tool_calls =

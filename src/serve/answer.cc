@@ -7,6 +7,7 @@
 #include "base/entropy.h"
 #include "net/sse_writer.h"
 #include "serve/explain_record.h"
+#include "serve/grammar_masks.h"
 #include "serve/request_error_of.h"
 #include "serve/sampling_of.h"
 
@@ -73,6 +74,7 @@ void Answer::submit(uint32_t choice_idx) {
   request.sampling = prepared.sampling;
   request.sampling.choice = choice_idx;
   request.images = prepared.images;
+  request.masks = grammar_masks(prepared);
   request.sequence.prompt = prepared.tokens;
   request.sequence.media = prepared.media;
   request.sequence.tenant_salt = setup_.tenant_salt;
@@ -257,7 +259,7 @@ std::string Answer::explanation() const {
     records.push_back(choice.record ? explain_record(*choice.record, sampling) : Json());
   }
   Json all = Json::Object{{"max_tokens", static_cast<int64_t>(setup_.request.max_tokens)},
-                          {"constraint", setup_.request.chat.inference.constraint ? "prompted" : "none"},
+                          {"constraint", setup_.request.grammar ? "grammar" : "none"},
                           {"choices", std::move(records)}};
   return to_json(all);
 }

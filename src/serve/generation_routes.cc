@@ -81,6 +81,12 @@ Refusal Service::continue_stored(const Call& call, const DecodedRequest& decoded
   return {};
 }
 
+std::string Service::tenant_of(const Call& call, const std::string& user) { return call.ticket->owner() + '\0' + user; }
+
+RequestPreparer::Asker Service::asker_of(const Call& call, const std::string& user) {
+  return {tenant_of(call, user), [gone = call.is_gone] { return !*gone; }};
+}
+
 Refusal Service::prepare_chat(Call& call, const std::string& body, AnswerSetup& setup) {
   const Codec* codec = find_codec(call.route->codec);
   DecodedRequest decoded;
@@ -97,7 +103,8 @@ Refusal Service::prepare_chat(Call& call, const std::string& body, AnswerSetup& 
     turns = decoded.chat.conversation.messages;
     if (has_instructions(decoded.response) && !turns.empty()) turns.erase(turns.begin());
   }
-  if (Refusal refusal = inference_->preparer().prepare(std::move(decoded.chat), setup.request)) return refusal;
+  const RequestPreparer::Asker asker = asker_of(call, decoded.chat.user);
+  if (Refusal refusal = inference_->preparer().prepare(std::move(decoded.chat), setup.request, asker)) return refusal;
   setup.encoder = codec->encode(decoded.response, identity);
   setup.stream = setup.request.chat.stream;
   setup.keeps_reply = stores;
@@ -116,7 +123,7 @@ void Service::keep_response(const std::string& owner, const std::string& id, std
 
 Refusal Service::prepare_text(Call& call, const std::string& body, AnswerSetup& setup) {
   TextCompletionRequest text;
-  const RequestPreparer& preparer = inference_->preparer();
+  RequestPreparer& preparer = inference_->preparer();
   if (Refusal refusal = decode_text_completion(body, decode_options_, inference_->config().vocab_size, text))
     return refusal;
   const ResponseIdentity identity{.id = "cmpl-" + entropy_hex(12),
@@ -134,8 +141,8 @@ Refusal Service::prepare_text(Call& call, const std::string& body, AnswerSetup& 
   if (text.echo) echo = text.tokens ? inference_->preparer().tokenizer().decode(tokens) : text.prompt;
   setup.encoder = make_text_completions_encoder(text.response, identity, std::move(echo));
   setup.stream = text.chat.stream;
-  (void)call;
-  return preparer.prepare_tokens(std::move(text.chat), std::move(tokens), setup.request);
+  const RequestPreparer::Asker asker = asker_of(call, text.chat.user);
+  return preparer.prepare_tokens(std::move(text.chat), std::move(tokens), setup.request, asker);
 }
 
 // Text stays text: no spelling in it becomes a control token. With a suffix the model fills the hole between.
@@ -161,6 +168,7 @@ Refusal Service::raw_prompt(const std::string& prompt, const std::optional<std::
 
 void Service::run(std::shared_ptr<Call> call, Preparation prepare) {
   const std::string explains(call->request.field("x-explain"));
+  call->exchange->on_close([gone = call->is_gone] { *gone = true; });
   enqueue(call, [this, call, prepare, explains] {
     auto setup = std::make_shared<AnswerSetup>();
     Refusal refusal;

@@ -86,13 +86,15 @@ class Recorder {
 
 }  // namespace
 
-Result<RecordedGeneration> generate_recorded(Engine& engine, GenerationRequest request, const TokenSink& sink) {
+Result<RecordedGeneration> generate_recorded(Engine& engine, GenerationRequest request, const TokenSink& sink,
+                                             std::unique_ptr<MaskSource> masks) {
   const SystemClock clock;
   const StepLoopOptions options = loop_options(engine, request);
   TRY(fit(engine, options, request));
   StepLoop loop(engine, options, clock);
   Recorder recorder(loop, sink);
   LoopRequest asked{.sampling = request.params, .images = std::move(request.images)};
+  asked.masks = std::move(masks);
   asked.sequence.prompt = std::move(request.prompt);
   asked.sequence.max_output_tokens = request.max_tokens;
   asked.sequence.stop_ids = ending_ids(request.params);

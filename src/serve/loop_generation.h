@@ -3,8 +3,11 @@
 // figures are those of the loop that serves. Thread: the engine's.
 #pragma once
 
+#include <memory>
+
 #include "engine/generation.h"
 #include "scheduler/sequence.h"
+#include "serve/mask_source.h"
 
 namespace deepinfer {
 
@@ -13,7 +16,9 @@ struct RecordedGeneration {
   SequenceRecord record;
 };
 
-// As generate() of engine/generation.h; the engine has nothing else to do. The same tokens come out.
-Result<RecordedGeneration> generate_recorded(Engine& engine, GenerationRequest request, const TokenSink& sink);
+// As generate() of engine/generation.h; the engine has nothing else to do. The same tokens come out, or with `masks`
+// those that they allow.
+Result<RecordedGeneration> generate_recorded(Engine& engine, GenerationRequest request, const TokenSink& sink,
+                                             std::unique_ptr<MaskSource> masks = nullptr);
 
 }  // namespace deepinfer

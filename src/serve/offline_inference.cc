@@ -8,6 +8,7 @@
 #include "engine/host_room.h"
 #include "protocol/codec.h"
 #include "serve/explain_record.h"
+#include "serve/grammar_masks.h"
 #include "serve/sampling_of.h"
 
 namespace deepinfer {
@@ -167,6 +168,7 @@ void OfflineInference::start(PreparedRequest prepared, Item& item) {
     choice.reader = std::make_unique<AnswerReader>(preparer_->tokenizer(), &preparer_->vocabulary(),
                                                    prepared.chat.parsing, AnswerReader::OnPiece());
     LoopRequest request{.sampling = choice.sampling, .images = prepared.images};
+    request.masks = grammar_masks(prepared);
     request.sequence.prompt = prepared.tokens;
     request.sequence.media = prepared.media;
     request.sequence.max_output_tokens = prepared.max_tokens;

@@ -15,6 +15,9 @@
 namespace deepinfer {
 namespace {
 
+constexpr size_t kGrammarBytesMax = size_t{512} << 20;
+constexpr int64_t kCompileNsMax = 10'000'000'000;
+
 std::span<const uint8_t> bytes_of(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
@@ -38,7 +41,12 @@ Refusal image_bytes(const ImageSource& source, std::string& out) {
 
 RequestPreparer::RequestPreparer(const LoadedModel& model, OutputVocabulary vocabulary, int num_threads,
                                  int64_t context_max)
-    : model_(model), vocabulary_(std::move(vocabulary)), context_max_(context_max), pool_(num_threads) {}
+    : model_(model),
+      vocabulary_(std::move(vocabulary)),
+      context_max_(context_max),
+      grammars_(std::make_shared<const TokenIndex>(model.tokenizer), AnswerTokens::of(vocabulary_.controls),
+                kGrammarBytesMax),
+      pool_(num_threads) {}
 
 Result<std::unique_ptr<RequestPreparer>> RequestPreparer::create(const LoadedModel& model, const Target& target,
                                                                  int num_threads, int64_t context_max) {
@@ -94,7 +102,29 @@ Refusal RequestPreparer::place(const Images& images, PreparedRequest& out) {
   return {};
 }
 
-Refusal RequestPreparer::settle(PreparedRequest& out) const {
+// The grammar of what the request says about its answer. Compiled here, so off the loop's thread.
+Refusal RequestPreparer::constrain(PreparedRequest& out, const Asker& asker) {
+  const InferenceOptions& inference = out.chat.inference;
+  auto spec = AnswerSpec::of(out.chat);
+  const std::string path = inference.constraint ? inference.constraint->path : "";
+  if (!spec.ok()) return refuse(spec.status().message(), path);
+  if (spec->is_free()) return {};
+  if (inference.ignore_eos || inference.min_tokens > 0) {
+    const char* name = inference.ignore_eos ? "ignore_eos" : "min_tokens";
+    return refuse(fmt::format("{} does not go with {}: the form says where the answer ends", name, path), name);
+  }
+  GrammarOptions options;
+  options.flexible_space = !inference.without_space;
+  const int64_t end_ns = clock_.monotonic_ns() + kCompileNsMax;
+  options.keep_going = [&] { return clock_.monotonic_ns() < end_ns && (!asker.is_there || asker.is_there()); };
+  auto grammar = grammars_.get(asker.tenant, *spec, options);
+  if (!grammar.ok()) return refuse(fmt::format("Invalid {}: {}", path, grammar.status().message()), path);
+  if ((*grammar)->is_empty()) return refuse(fmt::format("Invalid {}: no answer satisfies it", path), path);
+  out.grammar = std::move(*grammar);
+  return {};
+}
+
+Refusal RequestPreparer::settle(PreparedRequest& out, const Asker& asker) {
   const auto budget = resolve_max_tokens(out.chat, out.tokens.size(), static_cast<uint64_t>(context_max_));
   if (!budget.ok()) return request_error_of(budget.status());
   if (static_cast<int64_t>(out.tokens.size()) >= context_max_)
@@ -105,10 +135,10 @@ Refusal RequestPreparer::settle(PreparedRequest& out) const {
   out.sampling = sampling_of(out.chat.inference, config(), entropy_u64() >> 1);
   add_bad_words(out.chat.inference.bad_words, tokenizer(), out.sampling);
   if (const Status valid = validate(out.sampling, config().vocab_size); !valid.ok()) return refuse(valid.message());
-  return {};
+  return constrain(out, asker);
 }
 
-Refusal RequestPreparer::prepare(ChatRequest chat, PreparedRequest& out) {
+Refusal RequestPreparer::prepare(ChatRequest chat, PreparedRequest& out, const Asker& asker) {
   out.chat = std::move(chat);
   const auto encoded = encode_prompt(out.chat.conversation, {.version = out.chat.version}, vocabulary_.controls);
   if (!encoded.ok()) return refuse(encoded.status().message());
@@ -122,13 +152,14 @@ Refusal RequestPreparer::prepare(ChatRequest chat, PreparedRequest& out) {
   images = {};
   REFUSE_IF(read_images(encoded.value().images, true, images));
   REFUSE_IF(place(images, out));
-  return settle(out);
+  return settle(out, asker);
 }
 
-Refusal RequestPreparer::prepare_tokens(ChatRequest chat, std::vector<TokenId> tokens, PreparedRequest& out) const {
+Refusal RequestPreparer::prepare_tokens(ChatRequest chat, std::vector<TokenId> tokens, PreparedRequest& out,
+                                        const Asker& asker) {
   out.chat = std::move(chat);
   out.tokens = std::move(tokens);
-  return settle(out);
+  return settle(out, asker);
 }
 
 Refusal RequestPreparer::count_tokens(const Conversation& conversation, PromptVersion version, uint64_t& num_tokens) {

@@ -4,15 +4,18 @@
 // bounded here.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "chat/output_vocabulary.h"
 #include "chat/prompt_encoder.h"
 #include "engine/image_embedding.h"
+#include "grammar/grammar_cache.h"
 #include "protocol/request_error.h"
 #include "serve/loaded_model.h"
 #include "serve/prepared_request.h"
@@ -25,10 +28,15 @@ class RequestPreparer {
   static Result<std::unique_ptr<RequestPreparer>> create(const LoadedModel& model, const Target& target,
                                                          int num_threads, int64_t context_max);
 
+  // Whose request it is, and whether it still matters: asked while its grammar is compiled.
+  struct Asker {
+    std::string tenant;
+    std::function<bool()> is_there;  // any thread; none: always
+  };
   // A conversation.
-  Refusal prepare(ChatRequest chat, PreparedRequest& out);
+  Refusal prepare(ChatRequest chat, PreparedRequest& out, const Asker& asker = {});
   // A prompt that is tokens already; `chat` gives the options.
-  Refusal prepare_tokens(ChatRequest chat, std::vector<TokenId> tokens, PreparedRequest& out) const;
+  Refusal prepare_tokens(ChatRequest chat, std::vector<TokenId> tokens, PreparedRequest& out, const Asker& asker = {});
   // Tokens of the prompt with its images, which are read but not encoded.
   Refusal count_tokens(const Conversation& conversation, PromptVersion version, uint64_t& num_tokens);
   // Ids of the prompt; an image is one placeholder.
@@ -38,6 +46,7 @@ class RequestPreparer {
   const Tokenizer& tokenizer() const { return *model_.tokenizer; }
   const ModelConfig& config() const { return model_.weights->config(); }
   int64_t context_max() const { return context_max_; }
+  GrammarCache::Stats grammar_stats() const { return grammars_.stats(); }
   bool takes_images() const { return embedder_.has_value(); }
 
  private:
@@ -49,11 +58,14 @@ class RequestPreparer {
   RequestPreparer(const LoadedModel& model, OutputVocabulary vocabulary, int num_threads, int64_t context_max);
   Refusal read_images(const std::vector<const ImageSource*>& sources, bool decodes, Images& out) const;
   Refusal place(const Images& images, PreparedRequest& out);
-  Refusal settle(PreparedRequest& out) const;
+  Refusal settle(PreparedRequest& out, const Asker& asker);
+  Refusal constrain(PreparedRequest& out, const Asker& asker);
 
   const LoadedModel& model_;
   OutputVocabulary vocabulary_;
   int64_t context_max_;
+  GrammarCache grammars_;
+  const SystemClock clock_;  // limits a compile
   std::optional<ImageEmbedder> embedder_;
   std::mutex embedding_;  // guards the pool and the scratch
   ThreadPool pool_;

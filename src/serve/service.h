@@ -122,6 +122,8 @@ class Service {
   Refusal prepare_chat(Call& call, const std::string& body, AnswerSetup& setup);
   Refusal prepare_text(Call& call, const std::string& body, AnswerSetup& setup);
   Refusal read_images(const Call& call, Conversation& conversation) const;
+  static std::string tenant_of(const Call& call, const std::string& user);
+  static RequestPreparer::Asker asker_of(const Call& call, const std::string& user);
   Refusal continue_stored(const Call& call, const DecodedRequest& decoded, ChatRequest& chat);
   Refusal check_key_context(const Call& call, const PreparedRequest& request) const;
   Refusal raw_prompt(const std::string& prompt, const std::optional<std::string>& suffix,

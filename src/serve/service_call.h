@@ -2,6 +2,7 @@
 // For the service's own .cc files: a request on its way, and the table of routes.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,7 @@ struct Service::Call {
   const Route* route = nullptr;
   std::string rest;  // of the path, behind a route that ends in '/'
   bool is_admin_port = false;
+  std::shared_ptr<std::atomic<bool>> is_gone = std::make_shared<std::atomic<bool>>(false);  // the client
 };
 
 struct Service::Route {

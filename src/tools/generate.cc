@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "serve/answer_reader.h"
 #include "serve/explain_record.h"
+#include "serve/grammar_masks.h"
 #include "serve/loaded_model.h"
 #include "serve/loop_generation.h"
 #include "serve/sampling_of.h"
@@ -108,6 +109,12 @@ Status run_generate(const GenerateOptions& arguments) {
   request.drafts = arguments.draft == "on";
   request.replay = replay_mode(arguments.model);
   request.keep_going = [] { return !interrupted(); };
+  TRY(apply_constraint(arguments.constraint, prepared.request));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Grammar> grammar, compile_constraint(prepared.request, model.tokenizer));
+  std::unique_ptr<MaskSource> masks;
+  if (grammar)
+    masks = std::make_unique<GrammarMasks>(grammar,
+                                           prepared.request.inference.closes_at_max_tokens ? request.max_tokens : 0);
   ASSIGN_OR_RETURN(const auto engine, open_engine(arguments, model, target,
                                                   static_cast<int64_t>(request.prompt.size()) + request.max_tokens));
   const double load_s = static_cast<double>(clock.monotonic_ns() - begin_ns) * 1e-9;
@@ -122,7 +129,8 @@ Status run_generate(const GenerateOptions& arguments) {
   const TokenSink sink = [&](TokenId id) {
     return answer.push(id, ends_sequence(params, id, position++)) && !interrupted();
   };
-  ASSIGN_OR_RETURN(const RecordedGeneration recorded, generate_recorded(*engine, std::move(request), sink));
+  ASSIGN_OR_RETURN(const RecordedGeneration recorded,
+                   generate_recorded(*engine, std::move(request), sink, std::move(masks)));
   const Generation& generation = recorded.generation;
   printer.end();
   if (generation.tokens.empty()) return {};  // interrupted before the first token
@@ -140,6 +148,7 @@ void declare(OptionSet& options, GenerateOptions& arguments) {
   options.add("--lanes", arguments.lanes, {1, 256}, "sequences running at once with --chat-batch (default 8)");
   declare_model_options(options, arguments.model);
   declare_prompt_options(options, arguments.prompt);
+  declare_constraint_options(options, arguments.constraint);
   options.add("--max-tokens", arguments.max_tokens, {1, 1 << 24}, "longest answer in tokens (default 256)");
   options.add("--temperature", arguments.temperature, {0, 100},
               "0 = always the likeliest token (default; a --chat body has its own)");

@@ -110,7 +110,9 @@ Status run_generate_batch(const GenerateOptions& options) {
   offline.drafts = options.draft == "on";
   offline.replay = replay_mode(options.model);
   ASSIGN_OR_RETURN(const auto inference, OfflineInference::open(std::move(model), offline, clock));
-  const Json::Object overrides = overrides_of(options);
+  Json::Object overrides = overrides_of(options);
+  ASSIGN_OR_RETURN(const Json asked, constraint_member(options.constraint));
+  if (!asked.is_null()) overrides.emplace_back("structured_outputs", asked);
   for (const std::string_view line : lines) inference->submit(line, overrides);
   Progress progress("generate", static_cast<int64_t>(lines.size()));
   OrderedPrinter printer(options.explain);

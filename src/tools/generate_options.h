@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "sampler/sampling_params.h"
 #include "scheduler/replay_plan.h"
+#include "tools/answer_constraint.h"
 #include "tools/generate_prompt.h"
 #include "tools/model_options.h"
 
@@ -17,6 +18,7 @@ namespace deepinfer {
 struct GenerateOptions {
   ModelOptions model;
   GeneratePrompt prompt;
+  AnswerConstraint constraint;
   std::string chat_batch;  // JSON lines, "-" for standard input; empty = one completion
   int64_t max_tokens = 0, top_k = 0, seed = -1, logprobs = -1, lanes = 8;
   double temperature = -1, top_p = -1;
