@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Bench `grammar`: the public cases under testdata/grammar, judged and timed as the published harness does: tokenize
-// the instance, and before every token compute the mask, look the token up and consume it. CPU time of one thread.
+// the instance, and before every token compute the mask, look the token up and consume it. CPU time of one thread. Each
+// instance is walked twice: masks are made in the first walk and found in the second. The test suite is also reported
+// by keyword. Options: --set stride=N takes every Nth case; --peer runs llguidance on the same cases in the same run
+// (--set python=EXE with the package; default python3).
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <map>
 #include <string>
 
 #include "base/bench.h"
@@ -14,22 +22,28 @@
 namespace deepinfer {
 namespace {
 
+constexpr const char* kTokenizerFile = DEEPINFER_TESTDATA "/codec/tokenizer_v41.json.gz";
+
 struct Figures {
-  std::vector<double> mask_us, first_us, compile_us;
+  std::vector<double> mask_us, cached_us, first_us, compile_us;
   double schemas = 0, schemas_right = 0, refused = 0, wrong_accepted = 0, wrong_rejected = 0, right = 0;
-  size_t cache_bytes_max = 0;
+  size_t mask_bytes_max = 0, bytes_max = 0;
 };
+
+double microseconds_since(int64_t begin_ns) { return static_cast<double>(thread_cpu_ns() - begin_ns) / 1e3; }
 
 class GrammarBench {
  public:
   GrammarBench() : row_(index_->num_words()) {}
 
-  void judge(const Json& schema, const Json& tests, Figures& out) {
+  // `peer_case` gets the case for the peer, where given.
+  void judge(const Json& schema, const Json& tests, Figures& out, std::string* peer_case = nullptr) {
     GrammarOptions options;
     options.order = PropertyOrder::kAny;
     const int64_t begin = thread_cpu_ns();
     auto grammar = Grammar::compile({GrammarSource::Kind::kJsonSchema, to_json(schema), {}}, index_, options);
-    const double compile_us = static_cast<double>(thread_cpu_ns() - begin) / 1e3;
+    const double compile_us = microseconds_since(begin);
+    if (peer_case != nullptr) append_peer_case(schema, tests, *peer_case);
     ++out.schemas;
     if (!grammar.ok()) {
       out.refused += static_cast<double>(tests.as_array().size());
@@ -38,7 +52,11 @@ class GrammarBench {
     out.compile_us.push_back(compile_us);
     bool all_right = true;
     for (const Json& test : tests.as_array()) {
-      const bool accepted = walk(*grammar, to_json(*test.find("data")), compile_us, out);
+      const std::vector<TokenId> tokens = index_->tokenizer().encode(to_json(*test.find("data")));
+      const size_t num_before = out.mask_us.size();
+      const bool accepted = walk(*grammar, tokens, out.mask_us);
+      if (out.mask_us.size() > num_before) out.first_us.push_back(compile_us + out.mask_us[num_before]);
+      walk(*grammar, tokens, out.cached_us);
       const bool valid = test.find("valid")->as_bool();
       out.right += accepted == valid ? 1 : 0;
       out.wrong_accepted += accepted && !valid ? 1 : 0;
@@ -47,23 +65,62 @@ class GrammarBench {
     }
     out.schemas_right += all_right ? 1 : 0;
     const Grammar::Size size = (*grammar)->size();
-    out.cache_bytes_max = std::max(out.cache_bytes_max, size.mask_bytes + size.machine_bytes);
+    out.mask_bytes_max = std::max(out.mask_bytes_max, size.mask_bytes);
+    out.bytes_max = std::max(out.bytes_max, size.mask_bytes + size.machine_bytes);
+  }
+
+  // Rows of one step: many answers of one grammar, each somewhere in an instance, four positions each.
+  double rows_per_second(int64_t num_rows) {
+    const auto grammar = Grammar::compile({GrammarSource::Kind::kJson, "", {}}, index_, {}).value();
+    const std::vector<TokenId> tokens = index_->tokenizer().encode(
+        R"({"name":"A. Person","age":41,"tags":["red","green"],"address":{"street":"Long Road 7","city":"Oslo"},"ok":true})");
+    constexpr int64_t kDrafts = 3;
+    TokenMasks masks(kDrafts + 1, index_->vocab_size());
+    std::vector<Matcher> matchers;
+    for (int64_t i = 0; i < num_rows / (kDrafts + 1); ++i) {
+      Matcher matcher(grammar);
+      for (size_t k = 0; k < static_cast<size_t>(i) % (tokens.size() - kDrafts); ++k) CHECK(matcher.accept(tokens[k]));
+      matchers.push_back(std::move(matcher));
+    }
+    const auto step = [&] {
+      for (Matcher& matcher : matchers) {
+        const auto drafts = std::span(tokens).subspan(matcher.num_tokens(), kDrafts);
+        CHECK(matcher.fill_masks(drafts, masks, 0).ok());
+      }
+    };
+    step();
+    const int64_t begin = thread_cpu_ns();
+    constexpr int kSteps = 20;
+    for (int i = 0; i < kSteps; ++i) step();
+    return kSteps * static_cast<double>(num_rows) / (static_cast<double>(thread_cpu_ns() - begin) * 1e-9);
+  }
+
+  double compile_us(const std::string& schema) {
+    const int64_t begin = thread_cpu_ns();
+    CHECK(Grammar::compile({GrammarSource::Kind::kJsonSchema, schema, {}}, index_, {}).ok());
+    return microseconds_since(begin);
   }
 
  private:
-  bool walk(const std::shared_ptr<Grammar>& grammar, const std::string& text, double compile_us, Figures& out) {
+  bool walk(const std::shared_ptr<Grammar>& grammar, const std::vector<TokenId>& tokens, std::vector<double>& us) {
     Matcher matcher(grammar);
-    bool is_first = true;
-    for (const TokenId token : index_->tokenizer().encode(text)) {
+    for (const TokenId token : tokens) {
       const int64_t begin = thread_cpu_ns();
       const bool moved = matcher.fill_mask(row_).ok() && is_allowed(row_, token) && matcher.accept(token);
-      const double us = static_cast<double>(thread_cpu_ns() - begin) / 1e3;
-      out.mask_us.push_back(us);
-      if (is_first) out.first_us.push_back(compile_us + us);
-      is_first = false;
+      us.push_back(microseconds_since(begin));
       if (!moved) return false;
     }
     return matcher.is_accepting();
+  }
+
+  void append_peer_case(const Json& schema, const Json& tests, std::string& out) {
+    Json::Array list;
+    for (const Json& test : tests.as_array()) {
+      const std::vector<TokenId> tokens = index_->tokenizer().encode(to_json(*test.find("data")));
+      list.push_back(
+          Json::Object{{"tokens", Json::Array(tokens.begin(), tokens.end())}, {"valid", *test.find("valid")}});
+    }
+    out += to_json(Json(Json::Object{{"schema", schema}, {"tests", std::move(list)}})) + "\n";
   }
 
   std::shared_ptr<const TokenIndex> index_ = std::make_shared<const TokenIndex>(shared_released_tokenizer());
@@ -77,13 +134,20 @@ double quantile(std::vector<double>& values, double share) {
   return *at;
 }
 
-Status run_file(const char* file, size_t stride, Figures& out) {
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+// Calls `use(line)` for every `stride`-th line.
+template <typename Use>
+Status for_each_case(const char* file, size_t stride, Use&& use) {
   JsonLimits limits;
   limits.depth_max = 512;
   limits.wide_integers = true;
   limits.refuse_duplicate_keys = false;
   ASSIGN_OR_RETURN(const std::string text, read_file(std::string(DEEPINFER_TESTDATA "/grammar/") + file));
-  GrammarBench bench;
   size_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -91,12 +155,7 @@ Status run_file(const char* file, size_t stride, Figures& out) {
     at = end + 1;
     if (line.empty() || number++ % stride != 0) continue;
     ASSIGN_OR_RETURN(const Json json, parse_json(line, limits));
-    if (const Json* groups = json.find("groups")) {
-      if (json.find("file")->as_string().ends_with("/format.json")) continue;  // there format only annotates
-      for (const Json& group : groups->as_array()) bench.judge(*group.find("schema"), *group.find("tests"), out);
-    } else {
-      bench.judge(*json.find("schema"), *json.find("tests"), out);
-    }
+    use(json);
   }
   return {};
 }
@@ -109,24 +168,97 @@ void report_verdicts(const std::string& name, const Figures& f, BenchReport& rep
   report.add({name + ": schemas right in all", 100 * f.schemas_right / f.schemas, "%"});
 }
 
+// One row a file of the suite, which is named for its keyword: the share judged rightly; the note says the rest.
+Status run_suite(GrammarBench& bench, size_t stride, BenchReport& report) {
+  Figures all;
+  std::map<std::string, Figures> by_keyword;
+  TRY(for_each_case("json-schema-suite.jsonl.gz", stride, [&](const Json& json) {
+    const std::string& file = json.find("file")->as_string();
+    if (file.ends_with("/format.json")) return;  // there format only annotates
+    std::string keyword = file.substr(file.find('/') + 1);
+    keyword = keyword.substr(0, keyword.rfind('.'));
+    for (const Json& group : json.find("groups")->as_array()) {
+      bench.judge(*group.find("schema"), *group.find("tests"), all);
+      bench.judge(*group.find("schema"), *group.find("tests"), by_keyword[keyword]);
+    }
+  }));
+  for (const auto& [keyword, f] : by_keyword) {
+    const double num_tests = f.right + f.refused + f.wrong_accepted + f.wrong_rejected;
+    report.add({.name = "test suite, " + keyword,
+                .value = 100 * f.right / std::max(num_tests, 1.0),
+                .unit = "%",
+                .note = fmt::format("{} right, {} refused, {} wrong of {}", f.right, f.refused,
+                                    f.wrong_accepted + f.wrong_rejected, num_tests)});
+  }
+  report_verdicts("test suite", all, report);
+  return {};
+}
+
+// "name value" lines of the peer; empty when it cannot be run.
+std::map<std::string, double> run_peer(const BenchOptions& options, const std::string& cases) {
+  std::map<std::string, double> figures;
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("deepinfer_grammar_{}.jsonl", getpid())).string();
+  if (!write_file_atomically(path, cases).ok()) return figures;
+  const auto python = options.extra.find("python");
+  const std::string command =
+      fmt::format("'{}' '{}' '{}' '{}'", python == options.extra.end() ? "python3" : python->second,
+                  DEEPINFER_TESTDATA "/../bench/peers/grammar_peer.py", path, kTokenizerFile);
+  if (FILE* pipe = popen(command.c_str(), "r")) {
+    char name[64];
+    double value = 0;
+    while (std::fscanf(pipe, "%63s %lf", name, &value) == 2) figures[name] = value;
+    if (pclose(pipe) != 0) fmt::print(stderr, "peer did not run: {}\n", command);
+  }
+  unlink(path.c_str());
+  return figures;
+}
+
+size_t stride_of(const BenchOptions& options) {
+  const auto given = options.extra.find("stride");
+  if (given != options.extra.end()) return std::max<size_t>(1, std::strtoul(given->second.c_str(), nullptr, 10));
+  return options.quick ? 40 : 1;
+}
+
 }  // namespace
 
 Status bench_grammar(const BenchOptions& options, BenchReport& report) {
-  Figures suite, mask;
-  TRY(run_file("json-schema-suite.jsonl.gz", options.quick ? 10 : 1, suite));
-  report_verdicts("test suite", suite, report);
-  TRY(run_file("maskbench-dev.jsonl.gz", options.quick ? 40 : 1, mask));
-  report_verdicts("MaskBench", mask, report);
-  double sum = 0;
-  for (const double us : mask.mask_us) sum += us;
-  report.add({"mask and token: mean", sum / static_cast<double>(std::max<size_t>(mask.mask_us.size(), 1)), "us"});
-  for (const double share : {0.5, 0.99, 0.999, 1.0})
-    report.add({"mask and token: quantile " + std::to_string(share).substr(0, 5), quantile(mask.mask_us, share), "us"});
-  for (const double share : {0.5, 0.99, 1.0}) {
-    report.add({"compile: quantile " + std::to_string(share).substr(0, 4), quantile(mask.compile_us, share), "us"});
-    report.add({"first mask: quantile " + std::to_string(share).substr(0, 4), quantile(mask.first_us, share), "us"});
+  GrammarBench bench;
+  const size_t stride = stride_of(options);
+  TRY(run_suite(bench, options.quick ? 10 : 1, report));
+  Figures f;
+  std::string peer_cases;
+  TRY(for_each_case("maskbench-dev.jsonl.gz", stride, [&](const Json& json) {
+    bench.judge(*json.find("schema"), *json.find("tests"), f, options.peer ? &peer_cases : nullptr);
+  }));
+  report_verdicts("MaskBench", f, report);
+  auto peer = options.peer ? run_peer(options, peer_cases) : std::map<std::string, double>{};
+  const auto add = [&](const std::string& name, double value, const char* unit, const char* of_peer = "") {
+    BenchRow row{.name = name, .value = value, .unit = unit};
+    if (const auto known = peer.find(of_peer); known != peer.end()) {
+      row.peer_name = "llguidance";
+      row.peer = known->second;
+    }
+    report.add(std::move(row));
+  };
+  add("MaskBench: schemas right", 100 * f.schemas_right / f.schemas, "%", "right");
+  add("mask and token: mean", mean(f.mask_us), "us", "mean");
+  for (const auto& [share, name] :
+       {std::pair<double, const char*>{0.5, "p50"}, {0.99, "p99"}, {0.999, ""}, {1.0, "max"}})
+    add(fmt::format("mask and token: quantile {}", share), quantile(f.mask_us, share), "us", name);
+  add("masks cached: mean", mean(f.cached_us), "us", "mean");
+  for (const double share : {0.99, 1.0})
+    add(fmt::format("masks cached: quantile {}", share), quantile(f.cached_us, share), "us");
+  for (const auto& [share, name] : {std::pair<double, const char*>{0.5, "first_p50"}, {0.99, "first_p99"}, {1.0, ""}}) {
+    add(fmt::format("compile: quantile {}", share), quantile(f.compile_us, share), "us");
+    add(fmt::format("first mask: quantile {}", share), quantile(f.first_us, share), "us", name);
   }
-  report.add({"largest grammar with its masks", static_cast<double>(mask.cache_bytes_max) / 1e6, "MB"});
+  add("compile a string of up to 100000 characters",
+      bench.compile_us(R"({"type":"object","properties":{"a":{"type":"string","minLength":9,"maxLength":100000}}})"),
+      "us");
+  add("rows of a step of 264", bench.rows_per_second(264), "rows/s");
+  add("largest mask cache of one grammar", static_cast<double>(f.mask_bytes_max) / 1e6, "MB");
+  add("largest grammar with its masks", static_cast<double>(f.bytes_max) / 1e6, "MB");
   return {};
 }
 

@@ -20,7 +20,7 @@ struct JsonSchemaOptions {
   PropertyOrder order = PropertyOrder::kSchema;
   // Accept what cannot be decided exactly: oneOf as anyOf, hostnames without A-labels, content keywords as annotations.
   bool lenient = false;
-  // Integers are digits alone: 3, not 3.0 or 3e0, which mean the same and surprise many readers.
+  // For answers: integers are digits alone, not 3.0 or 3e0, and no number leads nowhere; SchemaReader::spelled().
   bool digits_only = false;
 };
 

@@ -303,10 +303,10 @@ Result<RegexId> SchemaReader::read_string(const Json& schema) {
 
 RegexId SchemaReader::spelled(RegexId number, bool digits_only) {
   const bool point_zero = !(document_.states_draft() && document_.draft() == SchemaDraft::kDraft4);
-  if (number == any_number_ || number == RegexPool::kNone) return number;
-  if (number == any_integer_) return digits_only ? plain_integer(pool_, false) : number;
+  if (!digits_only || number == any_number_ || number == RegexPool::kNone) return number;
+  if (number == any_integer_) return plain_integer(pool_, false);
   bool is_hard = false;
-  const RegexId integer = plain_integer(pool_, point_zero), digits = plain_integer(pool_, point_zero && !digits_only);
+  const RegexId integer = plain_integer(pool_, point_zero), digits = plain_integer(pool_, false);
   const RegexId plain = pool_.without_exponents(number, any_integer_, digits, integer, is_hard);
   return is_hard ? pool_.both(plain_number(pool_), plain) : number;
 }

@@ -36,8 +36,8 @@ class SchemaReader {
   bool is_provably_empty(TermId term, int depth);
   bool is_provably_empty(const ObjectRule& rule, int depth);
   bool is_provably_empty(const ArrayRule& rule, int depth);
-  // How a form's numbers are written. Where bounds, multiples and complements meet, exponents are left out: whether
-  // something is left can then be decided. `digits_only`: and integers have no point.
+  // A form's numbers; with `digits_only` as answers write them: integers have no point, and where bounds, multiples and
+  // complements meet there are no exponents, so that whether something is left can be decided.
   RegexId spelled(RegexId number, bool digits_only);
   // Whether the key is in the set.
   bool contains(const KeySet& keys, const std::string& key);

@@ -65,6 +65,7 @@ double microseconds(int64_t ns) { return static_cast<double>(ns / 10) / 100.0; }
 
 GrammarOptions options_of(const GrammarArguments& arguments) {
   GrammarOptions options;
+  options.digits_only = arguments.action == "sample";  // check reads what others wrote
   options.order = arguments.order == "any" ? PropertyOrder::kAny : PropertyOrder::kSchema;
   options.lenient = arguments.lenient;
   return options;

@@ -5,12 +5,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "bindings/c/deepinfer_codec.h"
+#include "bindings/c/deepinfer_grammar.h"
 #include "chat/output_vocabulary.h"
 #include "chat/stream_parser.h"
+#include "grammar/answer_grammar.h"
+#include "grammar/matcher.h"
 #include "protocol/codec.h"
 #include "protocol/encode_record.h"
 #include "protocol/response_encoder.h"
@@ -19,9 +23,20 @@
 
 namespace deepinfer {
 
+// A tokenizer's tables for masks, made for the first grammar. Any thread.
+class GrammarTables {
+ public:
+  std::shared_ptr<const TokenIndex> index(const std::shared_ptr<const Tokenizer>& tokenizer);
+
+ private:
+  std::once_flag once_;
+  std::shared_ptr<const TokenIndex> index_;
+};
+
 // What requests and streams share.
 struct CodecState {
   OutputVocabulary vocabulary;
+  std::shared_ptr<GrammarTables> tables;
   RecordEncoder encoder;
   DecodeOptions options;
   uint64_t context_limit;
@@ -38,6 +53,15 @@ struct RequestState {
 
 struct deepinfer_tokenizer {
   std::shared_ptr<const deepinfer::Tokenizer> tokenizer;
+  std::shared_ptr<deepinfer::GrammarTables> tables = std::make_shared<deepinfer::GrammarTables>();
+};
+
+struct deepinfer_grammar {
+  std::shared_ptr<deepinfer::Grammar> grammar;
+};
+
+struct deepinfer_matcher {
+  deepinfer::Matcher matcher;
 };
 
 struct deepinfer_detokenizer {

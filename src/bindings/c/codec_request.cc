@@ -55,8 +55,8 @@ deepinfer_code deepinfer_codec_new(const deepinfer_tokenizer* tokenizer, const c
     ASSIGN_OR_RETURN(OutputVocabulary vocabulary, OutputVocabulary::create(tokenizer->tokenizer));
     ASSIGN_OR_RETURN(RecordEncoder encoder,
                      RecordEncoder::create(tokenizer->tokenizer, read.options.recipe_compatible));
-    *out = new deepinfer_codec{std::make_shared<const CodecState>(
-        CodecState{std::move(vocabulary), std::move(encoder), std::move(read.options), read.context_limit})};
+    *out = new deepinfer_codec{std::make_shared<const CodecState>(CodecState{
+        std::move(vocabulary), tokenizer->tables, std::move(encoder), std::move(read.options), read.context_limit})};
     return {};
   });
 }

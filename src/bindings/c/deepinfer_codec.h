@@ -10,14 +10,13 @@
  *             handle's and lives until the next call that takes this handle as non-const, or until it is freed.
  *             Inputs are read during the call only. Handles keep what they need alive: a tokenizer may be freed
  *             while codecs made from it live on.
- * Threads     Tokenizers, codecs and requests never change: any number of threads may use one at once (and one frees
- *             it, when no other uses it). A detokenizer and a stream belong to one thread at a time.
- * Text        UTF-8 with a length; no terminating zero is read. A deepinfer_text has one after its `size` bytes, a
- *             deepinfer_view has none. Data that is NULL is fine where the size is 0.
- * Limits      Every input has one (constants below; those of requests are settings); beyond it:
- *             DEEPINFER_RESOURCE_EXHAUSTED or, for requests, a refusal that names field and limit.
- * Stability   Symbols carry the version DEEPINFER_CODEC_1. Within it nothing is removed or changed; enumerators and
- *             structs keep their values and layouts; functions and JSON members may be added. */
+ * Threads     Tokenizers, codecs and requests never change: any number of threads may use one at once (and
+ * one frees it, when no other uses it). A detokenizer and a stream belong to one thread at a time. Text        UTF-8
+ * with a length; no terminating zero is read. A deepinfer_text has one after its `size` bytes, a deepinfer_view has
+ * none. Data that is NULL is fine where the size is 0. Limits      Every input has one (constants below; those of
+ * requests are settings); beyond it: DEEPINFER_RESOURCE_EXHAUSTED or, for requests, a refusal that names field and
+ * limit. Stability   Symbols carry the version DEEPINFER_CODEC_1. Within it nothing is removed or changed; enumerators
+ * and structs keep their values and layouts; functions and JSON members may be added. */
 #pragma once
 
 #include <stddef.h>
