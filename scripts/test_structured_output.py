@@ -1,13 +1,9 @@
-#!/ usr / bin / env python3
-""
-    "Structured output end to end: a started `deepinfer serve` with the mini model, requests at temperature 1, every answer
-    judged by jsonschema,
-    re or hand - written checks.
+#!/usr/bin/env python3
+"""Structured output end to end: a started `deepinfer serve` with the mini model, requests at temperature 1, every answer
+judged by jsonschema, re or hand-written checks.
 
-                     Usage
-    : scripts / test_structured_output.py PROGRAM[--runs 500][--threads 4][--model mini] Exit status 1 when an answer is
-                         invalid;
-each is printed with its request.
+Usage: scripts/test_structured_output.py PROGRAM [--runs 500] [--threads 4] [--model mini]
+Exit status 1 when an answer is invalid; each is printed with its request.
 """
 import argparse
 import collections
@@ -50,7 +46,7 @@ NOTE = {"type": "object", "properties": {"text": {"type": "string"}, "level": {"
         "required": ["text", "level"], "additionalProperties": False}
 TOOLS = {"weather": CITY, "note": NOTE, "now": {"type": "object", "properties": {}, "required": [],
                                                 "additionalProperties": False}}
-#Strict form keeps fewer keywords than JSON Schema has; these stay.
+# Strict form keeps fewer keywords than JSON Schema has; these stay.
 DATE = r"(19|20)[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])( [a-z]{2,8}){0,3}"
 SUMS = 'root ::= sum\nsum ::= term (" + " term)*\nterm ::= [1-9] [0-9]{0,2} | "(" sum ")"\n'
 PROMPTS = ["Tell me about a person, in json.", "Weather in Oslo and Rome, please: json.", "Write json.", "What is new? json"]
@@ -63,6 +59,7 @@ class Failure(Exception):
 def expect(holds, what):
     if not holds:
         raise Failure(what)
+
 
 def check_json(schema):
     validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
@@ -93,11 +90,11 @@ def check_calls(calls, most=None):
 
 
 def chat_tools(strict):
-    return [{
-  "type" : "function", "function" : { "name" : name, "description" : "", "parameters" : schema, "strict" : strict }}
+    return [{"type": "function", "function": {"name": name, "description": "", "parameters": schema, "strict": strict}}
             for name, schema in TOOLS.items()]
 
-#Each case : name, protocol, fields of the body, check of(text, calls, finish).
+
+# Each case: name, protocol, fields of the body, check of (text, calls, finish).
 def text_only(check):
     return lambda text, calls, finish: check(text)
 
@@ -143,11 +140,8 @@ CASES = [
      lambda text, calls, finish: (expect(calls, "no call"), any_calls(text, calls, finish))),
     ("Responses, text.format", "responses", {"text": {"format": {"type": "json_schema", "name": "c", "schema": CITY}}},
      text_only(check_json(CITY))),
-    ("Messages, tool any", "messages", {"tools": [{
-    "name" : n, "input_schema" : s, "strict" : True} for n, s in TOOLS.items()],
-                                        "tool_choice": {
-    "type" : "any"
-  }}, lambda text, calls, finish: check_calls(calls)),
+    ("Messages, tool any", "messages", {"tools": [{"name": n, "input_schema": s, "strict": True} for n, s in TOOLS.items()],
+                                        "tool_choice": {"type": "any"}}, lambda text, calls, finish: check_calls(calls)),
     ("Messages, output_config", "messages", {"output_config": {"format": {"type": "json_schema", "schema": CITY}}},
      text_only(check_json(CITY))),
 ]
@@ -164,7 +158,7 @@ def body_of(protocol, fields, model, prompt, seed):
                 "thinking": {"type": "disabled"}}
         if protocol == "chat":
             body.update(seed=seed, temperature=1)
-#Free strings of a small model may go on for long : an answer must end before the limit cuts it.
+    # Free strings of a small model may go on for long: an answer must end before the limit cuts it.
     if protocol in ("chat", "completions"):
         body["structured_outputs"] = {"close_at_max_tokens": True}
     outputs = {**body.get("structured_outputs", {}), **fields.get("structured_outputs", {})}
@@ -201,11 +195,15 @@ def run_one(base, model, number):
     request = urllib.request.Request(base + PATHS[protocol], json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})
     try:
-        with urllib
-  .request.urlopen(request, timeout = 600) as response : text, calls,
-      finish = answer_of(protocol, json.load(response)) except urllib.error.HTTPError as error : return name,
-      f "HTTP {error.code}: {error.read().decode()}", body if finish == "length" : return name,
-      "cut", body try : check(text, calls, finish) except(Failure, ValueError) as error:
+        with urllib.request.urlopen(request, timeout=600) as response:
+            text, calls, finish = answer_of(protocol, json.load(response))
+    except urllib.error.HTTPError as error:
+        return name, f"HTTP {error.code}: {error.read().decode()}", body
+    if finish == "length":
+        return name, "cut", body
+    try:
+        check(text, calls, finish)
+    except (Failure, ValueError) as error:
         return name, f"{error} in text {text!r}, calls {calls!r}", body
     return name, None, body
 
