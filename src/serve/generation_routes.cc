@@ -196,7 +196,7 @@ void Service::begin_answer(const std::shared_ptr<Call>& call, AnswerSetup setup)
   call->ticket->begin_generation();
   const std::string& user = setup.request.chat.user;
   ServiceStore* const store = options_.limits.store;
-  setup.tenant_salt = store ? store->salt_of(call->ticket->owner(), user) : call->ticket->owner() + '\0' + user;
+  setup.tenant_salt = store ? store->salt_of(call->ticket->owner(), user) : tenant_of(*call, user);
   auto stored = std::move(setup.on_end);
   setup.on_end = [ticket = call->ticket, stored = std::move(stored)](const AnswerOutcome& outcome) {
     if (stored) stored(outcome);
