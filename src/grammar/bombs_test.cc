@@ -82,6 +82,14 @@ TEST(Bombs, DeepNesting) {
   survive(kEbnf, chain + "r10000 ::= \"a\"");
 }
 
+TEST(Bombs, RegularExpressions) {
+  for (const char* pattern :
+       {"(a*)*b", "(a|a)*c", "(a|aa)+$", "((a?){50}a{50})", "(.*a){30}", "(x+x+)+y", "[^a]*a.{1000}",
+        "(a{1,1000}){1,1000}", "((((a{0,30}){0,30}){0,30}){0,30})", "(.{0,300}b){1,20}", "\\p{L}{1,500}\\p{Lu}{1,500}",
+        "(.|[a-z]|\\w|\\d){0,4000000}", "a{4000000000}", "(a{3}|b{5}){1000000}c"})
+    survive(kRegex, pattern);
+}
+
 TEST(Bombs, SchemasThatMultiply) {
   std::string branches;
   for (int i = 0; i < 24; ++i) {
@@ -98,6 +106,12 @@ TEST(Bombs, SchemasThatMultiply) {
   survive(
       kSchema,
       R"({"allOf":[{"pattern":"(a|b){0,100}c"},{"pattern":"(b|a){3,90}"},{"pattern":"^.{5,200}$"},{"not":{"pattern":"ab{2,50}"}}],"type":"string"})");
+}
+
+TEST(Bombs, AmbiguousRules) {
+  survive(kEbnf, "root ::= root root | root root root | \"a\"", 8);
+  survive(kEbnf, "root ::= (\"a\" | \"a\" | \"a\" root){0,200}", 8);
+  survive(kEbnf, "root ::= a b c d\na ::= \"x\"*\nb ::= \"x\"*\nc ::= \"x\"* a\nd ::= (a | b | c){0,1000}", 8);
 }
 
 }  // namespace

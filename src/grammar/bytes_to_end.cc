@@ -104,24 +104,24 @@ uint64_t BytesToEnd::of_item(GrammarProgram& program, const JsonStates& states, 
       total = of_object(shape, states.progress(item.a));
       switch (json_item::phase(item.b)) {
         case json_item::kOpen: return sum(total, 1);
-        case json_item::kNext: return sum(total, 5);
+        case json_item::kNext: return total > 1 ? total - 1 : total + 5;  // the comma was counted with what is missing
         case json_item::kColon: return sum(total, 1 + nodes_[json_item::payload(item.b)]);
         case json_item::kValue: return sum(total, nodes_[json_item::payload(item.b)]);
         case json_item::kKey: {
           const JsonStates::Key& key = states.key(json_item::payload(item.b));
-          uint64_t rest = kNever;
+          uint64_t best = kNever;
           for (uint32_t i = key.begin; key.other < 0 && i < key.end; ++i) {
             if (!may_take_member(shape, states.progress(item.a), i)) continue;
-            // A required member is counted in `total` already.
-            const uint64_t name = shape.members[i].name.size() - key.depth;
-            rest = std::min(rest, shape.members[i].is_required ? name : name + nodes_[shape.members[i].value] + 2);
+            const ObjectShape::Member& member = shape.members[i];
+            // A required member is counted in `total` as a whole: comma, quote and characters that have come go off.
+            best = std::min(best, member.is_required
+                                      ? total - std::min<uint64_t>(total, key.depth + 2)
+                                      : sum(total, member.name.size() - key.depth + nodes_[member.value] + 3));
           }
-          if (key.other >= 0) {
-            rest = sum(of_regex(program.regexes, key.keys),
-                       2 + nodes_[shape.others[static_cast<size_t>(key.other)].value]);
-            total = sum(total, 1);
-          }
-          return sum(sum(total, rest), key.phase == kPhaseStart ? 0 : 6);
+          if (key.other >= 0)
+            best = sum(total, of_regex(program.regexes, key.keys) + 3 +
+                                  nodes_[shape.others[static_cast<size_t>(key.other)].value]);
+          return sum(best, key.phase == kPhaseStart ? 0 : 6);
         }
         default: return total;
       }

@@ -14,6 +14,7 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kOpenedMax = 64;  // bytes that the way to the end may grow by with one token
+constexpr int64_t kMissedMax = 16;  // bytes by which it may be longer than bytes_to_end() says
 
 }  // namespace
 Result<NodeId> add_grammar_source(GrammarProgram& program, const GrammarSource& source, const GrammarOptions& options) {
@@ -132,7 +133,7 @@ Status Grammar::fill_mask_within(StateId state, int64_t room, std::span<uint32_t
   TRY(fill_locked(state, row));
   // A token is at least a byte, so bytes are room enough; a token may open more than it writes.
   const auto bytes = [&](StateId s) { return static_cast<int64_t>(machine_.bytes_to_end(s)); };
-  if (bytes(state) + kOpenedMax < room) return {};
+  if (bytes(state) + kOpenedMax + kMissedMax < room) return {};
   std::vector<std::pair<TokenId, int64_t>> ways;
   int64_t least = INT64_MAX;
   for (TokenId id = 0; id < static_cast<TokenId>(index_->vocab_size()); ++id) {
@@ -141,7 +142,7 @@ Status Grammar::fill_mask_within(StateId state, int64_t room, std::span<uint32_t
     ways.emplace_back(id, is_end ? -1 : bytes(step_locked(state, id)));
     least = std::min(least, ways.back().second);
   }
-  const int64_t most = std::max(least, room - 2);  // this token and the end take one each
+  const int64_t most = std::max(least, room - 2 - kMissedMax);  // this token and the end take one each
   for (const auto& [id, needed] : ways)
     if (needed > most) forbid(row, id);
   return {};

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "bindings/c/deepinfer_codec.h"
+#include "bindings/c/deepinfer_grammar.h"
 
 namespace deepinfer {
 namespace {
@@ -423,6 +424,84 @@ TEST(CodecAbi, OneCodecServesManyThreads) {
   for (std::thread& thread : threads) thread.join();
   for (const size_t count : num_ids) EXPECT_EQ(count, num_ids[0]);
   deepinfer_codec_free(const_cast<deepinfer_codec*>(shared));
+}
+
+deepinfer_grammar* grammar(std::string_view settings, deepinfer_code expected = DEEPINFER_OK) {
+  deepinfer_grammar* made = nullptr;
+  deepinfer_error error;
+  EXPECT_EQ(deepinfer_grammar_new(tokenizer(), settings.data(), settings.size(), &made, &error), expected)
+      << error.message;
+  return made;
+}
+
+std::vector<int32_t> encoded(std::string_view text) {
+  deepinfer_ids ids;
+  deepinfer_error error;
+  EXPECT_EQ(deepinfer_tokenizer_encode(tokenizer(), text.data(), text.size(), 1, &ids, &error), DEEPINFER_OK);
+  const std::vector<int32_t> list(ids.data, ids.data + ids.size);
+  deepinfer_ids_free(&ids);
+  return list;
+}
+
+TEST(CodecAbi, MatchersFollowGrammars) {
+  deepinfer_grammar* made = grammar(R"({"regex": "(yes|no)[0-9]"})");
+  deepinfer_matcher *matcher = nullptr, *fork = nullptr;
+  deepinfer_error error;
+  ASSERT_EQ(deepinfer_matcher_new(made, &matcher, &error), DEEPINFER_OK);
+  const size_t num_words = deepinfer_grammar_num_words(made);
+  deepinfer_grammar_free(made);  // the matcher keeps it
+  std::vector<int32_t> drafts = encoded("yes");
+  drafts.push_back(encoded("7")[0]);
+  drafts.push_back(encoded("x")[0]);
+  std::vector<uint32_t> words((drafts.size() + 1) * num_words);
+  size_t num_rows = 0;
+  ASSERT_EQ(deepinfer_matcher_fill_masks(matcher, drafts.data(), drafts.size(), words.data(), words.size(), &num_rows,
+                                         &error),
+            DEEPINFER_OK);
+  EXPECT_EQ(num_rows, drafts.size()) << "x is not allowed";
+  const auto is_set = [&](size_t row, int32_t id) {
+    return (words[row * num_words + static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0;
+  };
+  EXPECT_TRUE(is_set(0, drafts[0]));
+  EXPECT_FALSE(is_set(0, drafts.back()));
+  size_t num_accepted = 0;
+  ASSERT_EQ(deepinfer_matcher_accept(matcher, drafts.data(), drafts.size(), &num_accepted, &error), DEEPINFER_OK);
+  EXPECT_EQ(num_accepted, drafts.size() - 1);
+  EXPECT_EQ(deepinfer_matcher_may_end(matcher), 1);
+  ASSERT_EQ(deepinfer_matcher_fork(matcher, &fork, &error), DEEPINFER_OK);
+  ASSERT_EQ(deepinfer_matcher_rollback(matcher, 1, &error), DEEPINFER_OK);
+  EXPECT_EQ(deepinfer_matcher_may_end(matcher), 0);
+  EXPECT_EQ(deepinfer_matcher_may_end(fork), 1);
+  EXPECT_EQ(deepinfer_matcher_rollback(matcher, 99, &error), DEEPINFER_INVALID_ARGUMENT);
+  deepinfer_matcher_free(matcher);
+  deepinfer_matcher_free(fork);
+  grammar(R"({"json_schema": {"properties": {"a": {"type": "array", "uniqueItems": true}}}})", DEEPINFER_UNIMPLEMENTED);
+  grammar(R"({"regex": "a", "ebnf": "root ::= \"a\""})", DEEPINFER_INVALID_ARGUMENT);
+  grammar(R"({"choice": []})", DEEPINFER_INVALID_ARGUMENT);
+}
+
+TEST(CodecAbi, RequestsSayWhatTheirAnswersMustBe) {
+  deepinfer_request* free_form = request(codec(""), "chat", kHello);
+  deepinfer_grammar* made = nullptr;
+  deepinfer_error error;
+  ASSERT_EQ(deepinfer_grammar_for_request(free_form, &made, &error), DEEPINFER_OK);
+  EXPECT_EQ(made, nullptr);
+  deepinfer_request_free(free_form);
+  deepinfer_request* chosen =
+      request(codec(""), "chat",
+              R"({"model":"DeepSeek-V4.1-Flash","thinking":{"type":"disabled"},"guided_choice":["left","right"],)"
+              R"("messages":[{"role":"user","content":"Where?"}]})");
+  ASSERT_EQ(deepinfer_grammar_for_request(chosen, &made, &error), DEEPINFER_OK);
+  deepinfer_matcher* matcher = nullptr;
+  ASSERT_EQ(deepinfer_matcher_new(made, &matcher, &error), DEEPINFER_OK);
+  std::vector<int32_t> answer = encoded("left<｜end▁of▁sentence｜>");
+  size_t num_accepted = 0;
+  ASSERT_EQ(deepinfer_matcher_accept(matcher, answer.data(), answer.size(), &num_accepted, &error), DEEPINFER_OK);
+  EXPECT_EQ(num_accepted, answer.size());
+  EXPECT_EQ(deepinfer_matcher_has_ended(matcher), 1);
+  deepinfer_matcher_free(matcher);
+  deepinfer_grammar_free(made);
+  deepinfer_request_free(chosen);
 }
 
 }  // namespace
