@@ -138,7 +138,8 @@ Json responses(const ApiOperation& operation, const Description& description, bo
   const bool is_text = std::string_view(description.answer).find('{') == std::string_view::npos;
   Json media = is_text ? content(description.answer, Json::Object{{"type", "string"}})
                        : content("application/json", parsed(description.answer));
-  if (description.streams) media.set("text/event-stream", Json::Object{{"schema", Json::Object{{"type", "string"}}}});
+  // An event is an object of its fields to some readers of the document and text to others: no type is stated.
+  if (description.streams) media.set("text/event-stream", Json::Object{{"schema", Json::Object{}}});
   Json::Object all{{"200", Json::Object{{"description", "OK"}, {"content", std::move(media)}}},
                    {"400", refusal("The request cannot be read or asks for something that is not possible")}};
   if (!operation.open) all.emplace_back("401", refusal("No valid API key"));
