@@ -3,37 +3,10 @@
 // allocation functions of this test program are replaced by ones that count.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "base/allocation_count.h"
 #include "base/json.h"
 #include "chat/stream_parser.h"
 #include "protocol/response_encoder.h"
-
-namespace {
-std::atomic<size_t> num_allocations{0};
-}
-
-// Not inlined, so that the compiler does not see a free() of what new returned. Every form, so that no memory is taken
-// by one allocator and returned to another.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  ++num_allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  std::abort();
-}
-[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  ++num_allocations;
-  return std::malloc(bytes);
-}
-void* operator new[](size_t bytes) { return operator new(bytes); }
-void* operator new[](size_t bytes, const std::nothrow_t& tag) noexcept { return operator new(bytes, tag); }
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }
-void operator delete[](void* memory) noexcept { operator delete(memory); }
-void operator delete[](void* memory, size_t) noexcept { operator delete(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }
 
 namespace deepinfer {
 namespace {

@@ -2,26 +2,12 @@
 // Once its workspaces exist, sampling allocates nothing. The allocation functions of this test program count.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
+#include "base/allocation_count.h"
 #include "base/philox.h"
 #include "base/token_masks.h"
 #include "sampler/sampler.h"
-
-namespace {
-std::atomic<size_t> num_allocations{0};
-}
-
-void* operator new(size_t bytes) {
-  ++num_allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  std::abort();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace deepinfer {
 namespace {

@@ -3,25 +3,11 @@
 // nothing, with and without a step under way. The allocation functions of this test program count.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
+#include "base/allocation_count.h"
 #include "base/philox.h"
 #include "scheduler/scheduler.h"
-
-namespace {
-std::atomic<size_t> num_allocations{0};
-}
-
-void* operator new(size_t bytes) {
-  ++num_allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  std::abort();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace deepinfer {
 namespace {

@@ -4,36 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
 
+#include "base/allocation_count.h"
 #include "serve/free_tokens.h"
 #include "serve/openapi.h"
 #include "serve/service_fixture.h"
-
-namespace {
-std::atomic<int64_t> num_allocations{0};
-}
-
-// This program's allocations are counted. Every form, so that no memory is taken by one allocator and returned to
-// another; not inlined, so that the compiler does not see a free() of what new returned.
-[[gnu::noinline]] void* operator new(size_t bytes) {
-  num_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes)) return memory;
-  std::abort();
-}
-[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  num_allocations.fetch_add(1, std::memory_order_relaxed);
-  return std::malloc(bytes);
-}
-void* operator new[](size_t bytes) { return operator new(bytes); }
-void* operator new[](size_t bytes, const std::nothrow_t& tag) noexcept { return operator new(bytes, tag); }
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
-void operator delete(void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }
-void operator delete[](void* memory) noexcept { operator delete(memory); }
-void operator delete[](void* memory, size_t) noexcept { operator delete(memory); }
-void operator delete[](void* memory, const std::nothrow_t&) noexcept { operator delete(memory); }
 
 namespace deepinfer {
 namespace {
@@ -276,7 +251,7 @@ TEST(ServiceOperation, AStreamedTokenAllocatesLittle) {
                 chat_body(R"(,"stream":true,"ignore_eos":true,"max_tokens":)" + std::to_string(kTokens)));
   };
   (void)stream();  // warm
-  const int64_t before = num_allocations;
+  const size_t before = num_allocations;
   const HttpResponse answer = stream();
   const double per_token = static_cast<double>(num_allocations - before) / kTokens;
   const double events = static_cast<double>(data_of(answer.body).size()) / kTokens;
