@@ -89,6 +89,8 @@ Status check_sequence(const State& state, const Batch& batch, const BatchSequenc
   if (!state.is_admitted[static_cast<size_t>(sequence.lane)])
     return invalid_argument(where + " has no sequence: admit it first");
   if (!sequence.blocks) return invalid_argument(where + ": no block table");
+  if (sequence.tail && (sequence.follows || sequence.position_begin % kBlockPositions != 0))
+    return invalid_argument(where + ": a tail in front of position " + std::to_string(sequence.position_begin));
   if (sequence.follows) return {};
   if (sequence.rows.begin < 0 || sequence.rows.end > batch.num_rows() || sequence.rows.empty())
     return invalid_argument(where + ": rows outside the batch");
@@ -131,6 +133,7 @@ void start_output(StepContext& step) {
     sequence.drafts.clear();
     sequence.confidences.clear();
     sequence.is_finite = sequence.has_allowed_token = true;
+    sequence.tail.reset();
   }
 }
 

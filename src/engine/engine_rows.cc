@@ -69,6 +69,7 @@ Status build_rows(State& state, const StepContext& step) {
   for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
     const BatchSequence& sequence = state.batch_sequences[s];
     if (sequence.rows.empty()) continue;
+    if (sequence.tail) TRY(start_from_tail(state, sequence));
     const Lane& lane = lane_of(state, sequence);
     const RowLimits& limits = sequence.limits;
     const Range table = step.tables[s];

@@ -180,6 +180,8 @@ Status run_sampling(State& state, StepContext& step) {
   state.place.part = StepPlace::Part::kDraft;
   TRY(draft_step(state, step.output));
   keep_drafts(state, step.output);
+  for (size_t s = 0; s < state.batch_sequences.size(); ++s)
+    if (state.batch_sequences[s].tail_from) TRY(record_tail(state, state.batch_sequences[s], step.output.sequences[s]));
   return {};
 }
 

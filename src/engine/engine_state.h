@@ -99,6 +99,9 @@ struct Engine::State {
 // Jobs of the executor. engine_rows.cc: the rows of a step, those of sequences that follow taken from their lanes; the
 // forward pass.
 Status run_forward(Engine::State& state, StepContext& step);
+// lane_record.cc: the tail that a sequence starts with, and the one that it leaves for others.
+Status start_from_tail(Engine::State& state, const BatchSequence& rows);
+Status record_tail(Engine::State& state, const BatchSequence& rows, SequenceOutput& output);
 // engine_sampling.cc: picks, acceptance and drafting.
 Status check_masks(const Engine::State& state, const Batch& batch, const StepMasks& masks);
 Status run_sampling(Engine::State& state, StepContext& step);

@@ -137,6 +137,19 @@ Result<std::vector<KnownToken>> parse_known_tokens(const State& state, const Lan
   return tokens;
 }
 
+// Whether the rings still have what a record of this moment needs of them.
+bool holds_window(const State& state, const Lane& lane, const LaneMoment& moment) {
+  const int64_t held = std::max(lane.ring_begin, lane.ring_end - state.layout.ring_slots);
+  const int64_t needed = std::max({int64_t{0}, moment.limits.window_begin, moment.position - state.layout.window});
+  return moment.position <= lane.ring_end && (needed >= held || needed >= moment.position);
+}
+
+void start_behind(const State& state, Lane& lane, int64_t position) {
+  lane.ring_begin = std::max<int64_t>(0, position - state.layout.window);
+  lane.ring_end = position;
+  lane.tokens.clear();
+}
+
 }  // namespace
 
 const char* to_string(LaneRecordKind kind) { return kind == LaneRecordKind::kTail ? "tail" : "full"; }
@@ -174,10 +187,7 @@ Status Engine::export_lane(int32_t lane, const LaneMoment& moment, LaneRecordKin
   TRY(check_call(state, lane, moment, kind, out.size()));
   state.executor->drain();  // steps under way may write the lane
   const Lane& from = state.lanes[static_cast<size_t>(lane)];
-  // What the ring still holds, and what the record needs of it.
-  const int64_t held = std::max(from.ring_begin, from.ring_end - state.layout.ring_slots);
-  const int64_t needed = std::max({int64_t{0}, moment.limits.window_begin, moment.position - state.layout.window});
-  if (moment.position > from.ring_end || (needed < held && needed < moment.position))
+  if (!holds_window(state, from, moment))
     return invalid_argument(lane_name(lane) + ": rows up to position " + std::to_string(from.ring_end) +
                             " have run; the window before " + std::to_string(moment.position) + " is not held");
   const LaneRecordLayout layout = layout_of(state);
@@ -205,14 +215,39 @@ Status Engine::import_lane(int32_t lane, const LaneMoment& moment, LaneRecordKin
   }
   RecordWalk<const uint8_t> walk(state, lane, moment, record);
   walk.rings(layout.num_rings(kind));
-  to.ring_begin = std::max<int64_t>(0, moment.position - state.layout.window);
-  to.ring_end = moment.position;
-  to.tokens.clear();
+  start_behind(state, to, moment.position);
   if (kind == LaneRecordKind::kTail) return state.machine().wait();
   walk.tails();
   TRY(state.machine().wait());
   for (size_t i = known.size(); i-- > 0;)
     if (const int64_t p = moment.position - 1 - static_cast<int64_t>(i); p >= 0) to.tokens.write(p, known[i].id);
+  return {};
+}
+
+Status start_from_tail(State& state, const BatchSequence& rows) {
+  const LaneMoment moment{rows.position_begin, rows.limits};
+  TRY(check_call(state, rows.lane, moment, LaneRecordKind::kTail, rows.tail->size()));
+  RecordWalk<const uint8_t> walk(state, rows.lane, moment, *rows.tail);
+  walk.rings(layout_of(state).num_rings(LaneRecordKind::kTail));
+  start_behind(state, state.lanes[static_cast<size_t>(rows.lane)], rows.position_begin);
+  return state.machine().wait();
+}
+
+// Nothing is recorded where the rows of one step went too far past the block's end for the rings.
+Status record_tail(State& state, const BatchSequence& rows, SequenceOutput& output) {
+  const Lane& lane = state.lanes[static_cast<size_t>(rows.lane)];
+  if (rows.rows.empty() || (rows.sample && output.tokens.empty())) return {};
+  const int64_t num_computed = rows.sample ? lane.position : rows.position_begin + rows.rows.size();
+  const LaneMoment moment{num_computed / kBlockPositions * kBlockPositions, rows.limits};
+  if (moment.position < *rows.tail_from || moment.position <= rows.position_begin) return {};
+  if (!holds_window(state, lane, moment)) return {};
+  const LaneRecordLayout layout = layout_of(state);
+  auto bytes = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(layout.bytes(LaneRecordKind::kTail)));
+  RecordWalk<uint8_t> walk(state, rows.lane, moment, *bytes);
+  walk.rings(layout.num_rings(LaneRecordKind::kTail));
+  TRY(state.machine().wait());
+  output.tail = std::move(bytes);
+  output.tail_position = moment.position;
   return {};
 }
 

@@ -13,9 +13,10 @@ std::string_view to_string(MissReason reason) {
   return kNames[static_cast<int>(reason)];
 }
 
-PrefixCache::PrefixCache(int64_t num_blocks, int64_t num_host_slots)
+PrefixCache::PrefixCache(int64_t num_blocks, int64_t num_host_slots, int64_t tail_bytes_max)
     : host_(num_host_slots),
       loading_(static_cast<size_t>(num_blocks), false),
+      tails_(tail_bytes_max),
       pool_(num_blocks, [this](const BlockKey& key, const CachedBlock& block) {
         ++stats_.num_evicted;
         const auto slot = host_.admit(key, block.behind_fast_replay);
@@ -110,6 +111,14 @@ void PrefixCache::publish(const BlockTable& table, std::span<const BlockKey> key
                         .behind_fast_replay = behind_fast_replay});
 }
 
+void PrefixCache::publish_tail(std::span<const BlockKey> chain, Tail tail) {
+  CHECK(!chain.empty());
+  if (!tails_.put(chain.back(), tail) || !records_published_tails_) return;
+  published_tails_.push_back({{chain.begin(), chain.end()}, std::move(tail)});
+}
+
+std::vector<PublishedTail> PrefixCache::take_published_tails() { return std::exchange(published_tails_, {}); }
+
 std::vector<PublishedBlocks> PrefixCache::take_published() { return std::exchange(published_, {}); }
 
 std::vector<BlockCopy> PrefixCache::take_offloads() { return std::exchange(offloads_, {}); }
@@ -149,12 +158,14 @@ bool PrefixCache::is_loading(const BlockTable& table) const {
 void PrefixCache::forget(const BlockKey& key) {
   pool_.forget(key);
   host_.forget(key);
+  tails_.forget(key);
 }
 
 void PrefixCache::check_invariants() const {
   CHECK(std::ranges::count(loading_, true) == num_loading_);
   pool_.check_invariants();
   host_.check_invariants();
+  tails_.check_invariants();
 }
 
 }  // namespace deepinfer

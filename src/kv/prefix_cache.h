@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Finds and keeps the global KV of prompt beginnings across the tiers: device blocks first, host memory second.
-// The hit length comes from Block KV alone (layer one of the hit policy); whether the last window state is restored
-// from a snapshot or replayed is the scheduler's ReplayPlan (layer two). Every lookup that ends early says why. Thread:
-// plan.
+// The hit length comes from Block KV alone (layer one of the hit policy); the window state at its end is a stored tail
+// where there is one (layer two, tail_cache.h), else it is replayed: the scheduler's ReplayPlan. Every lookup that ends
+// early says why. Thread: plan.
 #pragma once
 
 #include <array>
@@ -15,6 +15,7 @@
 #include "kv/block_pool.h"
 #include "kv/block_table.h"
 #include "kv/host_tier.h"
+#include "kv/tail_cache.h"
 
 namespace deepinfer {
 
@@ -56,6 +57,12 @@ struct PublishedBlocks {
   bool behind_fast_replay = false;
 };
 
+// A tail that was just recorded, and the chain at whose last block's end it stands.
+struct PublishedTail {
+  std::vector<BlockKey> keys;
+  Tail tail;
+};
+
 struct PrefixCacheStats {
   int64_t num_lookups = 0, num_prompt_tokens = 0, num_hit_tokens = 0, num_host_hit_tokens = 0;
   int64_t num_published = 0, num_evicted = 0, num_offloaded = 0, num_kept = 0, num_loaded = 0;
@@ -64,7 +71,7 @@ struct PrefixCacheStats {
 
 class PrefixCache {
  public:
-  PrefixCache(int64_t num_blocks, int64_t num_host_slots);
+  PrefixCache(int64_t num_blocks, int64_t num_host_slots, int64_t tail_bytes_max = 0);
 
   BlockPool& pool() { return pool_; }
   const BlockPool& pool() const { return pool_; }
@@ -78,10 +85,18 @@ class PrefixCache {
   // Blocks [first, last) of a sequence are full and computed: offer them to later prompts.
   void publish(const BlockTable& table, std::span<const BlockKey> keys, Range blocks, bool behind_fast_replay);
 
+  // The window state at the end of a chain's last block.
+  void publish_tail(std::span<const BlockKey> chain, Tail tail);
+  TailCache& tails() { return tails_; }
+  const TailCache& tails() const { return tails_; }
+
   // From here on what is published is kept for take_published(), which must be called before the next plan: until then
   // the blocks hold these bytes.
   void record_published() { records_published_ = true; }
   std::vector<PublishedBlocks> take_published();
+  // The same for tails.
+  void record_published_tails() { records_published_tails_ = true; }
+  std::vector<PublishedTail> take_published_tails();
 
   // Copies to start: evicted blocks that go to host memory. Each must be read before the step that reuses the block,
   // which is the step planned next: the engine runs offloads first. Cleared by the call.
@@ -91,7 +106,7 @@ class PrefixCache {
   void finish_copy(const BlockCopy& copy);
   bool is_loading(const BlockTable& table) const;  // any of its blocks
 
-  // Drops a key from every tier where it is idle. For a tenant's deletion.
+  // Drops a key from every tier where it is idle, with the tail at its end. For a tenant's deletion.
   void forget(const BlockKey& key);
   void check_invariants() const;
 
@@ -103,7 +118,9 @@ class PrefixCache {
   std::vector<BlockCopy> offloads_;
   std::vector<bool> loading_;  // by block
   std::vector<PublishedBlocks> published_;
-  bool records_published_ = false;
+  std::vector<PublishedTail> published_tails_;
+  TailCache tails_;
+  bool records_published_ = false, records_published_tails_ = false;
   int64_t num_loading_ = 0;
   PrefixCacheStats stats_;
   BlockPool pool_;  // after what its eviction callback uses

@@ -22,6 +22,7 @@
 #include "base/range.h"
 #include "base/status.h"
 #include "kv/block_table.h"
+#include "kv/tail_cache.h"
 
 namespace deepinfer {
 
@@ -50,8 +51,11 @@ struct BatchSequence {
   // when the lane did not run position_begin - 1 itself: after a prefix hit or a resume.
   std::vector<TokenId> history;
   bool starts_lane = false;  // first rows since the sequence took this lane: the lane's state is admitted anew
-  bool sample = true;        // false: logits only, nothing is picked
-  bool draft = false;        // propose tokens after the last accepted one
+  TailBytes tail;            // put into the lane before the first row, which stands at the block's end it is of
+  // Record the tail at the last block's end that these rows reach, when it is not below this position.
+  std::optional<int64_t> tail_from;
+  bool sample = true;                   // false: logits only, nothing is picked
+  bool draft = false;                   // propose tokens after the last accepted one
   std::optional<TokenId> draft_anchor;  // draft after this token instead of the sampled one
   // Rows, position and the number of logits rows come from the lane: the anchor and at most `follow_drafts_max` drafts.
   // No rows at all when the sequence has ended by then.
@@ -86,6 +90,8 @@ struct SequenceOutput {
   int64_t num_accepted = 0;             // drafts of the verify run that stand
   std::vector<TokenId> drafts;          // proposed next, after the last token
   std::vector<float> confidences;       // raw draft confidences (no sigmoid)
+  TailBytes tail;                       // where one was asked for and the windows still held it
+  int64_t tail_position = 0;            // the block's end it is of
   bool is_finite = true;                // false: a logit of this sequence is NaN or infinite; nothing was picked
   bool has_allowed_token = true;        // false: the mask left no token; nothing was picked
 };

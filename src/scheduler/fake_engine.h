@@ -85,6 +85,7 @@ class FakeEngine {
         lane.num_outputs = static_cast<int64_t>(tokens.size() - requests.at(rows.id).prompt.size());
       }
       CHECK(lane.owner == rows.id);
+      if (rows.tail) CHECK(*rows.tail == *tail_of(lane.tokens, rows.position_begin));
       output.sequences.push_back(run_sequence(batch, rows, requests.at(rows.id), lane, budget));
     }
     return output;
@@ -123,7 +124,10 @@ class FakeEngine {
     out.num_rows = static_cast<int64_t>(tokens.size());
     num_prompt_rows += std::clamp<int64_t>(static_cast<int64_t>(request.prompt.size()) - position, 0, out.num_rows);
     lane.tokens.insert(lane.tokens.end(), tokens.begin(), tokens.end() - static_cast<int64_t>(num_drafts));
-    if (!rows.sample || rows.num_logits_rows == 0) return out;
+    if (!rows.sample || rows.num_logits_rows == 0) {
+      leave_tail(rows, position, lane, out);
+      return out;
+    }
     out.num_verified = static_cast<int64_t>(num_drafts);
     for (size_t i = 0;; ++i) {
       const TokenId picked = next_token(lane.tokens);
@@ -136,9 +140,22 @@ class FakeEngine {
       lane.tokens.push_back(picked);
       ++out.num_accepted;
     }
+    leave_tail(rows, position, lane, out);
     lane.drafts.clear();
     if (rows.draft && !lane.is_ended) propose(lane, out);
     return out;
+  }
+
+  // A tail here is the tokens before it, so whoever starts from another sequence's is found out.
+  static TailBytes tail_of(const std::vector<TokenId>& tokens, int64_t position) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(tokens.data());
+    return std::make_shared<std::vector<uint8_t>>(bytes, bytes + static_cast<size_t>(position) * sizeof(TokenId));
+  }
+  static void leave_tail(const BatchSequence& rows, int64_t position, const Lane& lane, SequenceOutput& out) {
+    const int64_t end = static_cast<int64_t>(lane.tokens.size()) / kBlockTokens * kBlockTokens;
+    if (!rows.tail_from || end < *rows.tail_from || end <= position) return;
+    out.tail = tail_of(lane.tokens, end);
+    out.tail_position = end;
   }
 
   // Rows write their token into their block; everything before them must be what the sequence is made of.

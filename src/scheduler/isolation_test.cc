@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kBlocks = 64;
 
 struct World {
-  PrefixCache cache{kBlocks, 0};
+  PrefixCache cache;
   Scheduler scheduler;
   Driver driver;
   uint64_t next_id = 1;
@@ -25,7 +25,8 @@ struct World {
     o.profile = {.a = 1e5, .b = 2e4, .d = 1, .e = 1, .r = 1e5, .k = 1e3, .v = 2e4};
     return o;
   }
-  World() : scheduler(options(), cache), driver{scheduler, FakeEngine(1), 1} {}
+  explicit World(int64_t tail_bytes_max = 0)
+      : cache(kBlocks, 0, tail_bytes_max), scheduler(options(), cache), driver{scheduler, FakeEngine(1), 1} {}
 
   // Runs a request to its end; its output is checked, and what it reads block by block (fake_engine.h).
   SequenceRecord run(SequenceRequest request) {
@@ -111,6 +112,40 @@ TEST(Isolation, OffAndDisabledRequestsNeitherReadNorSay) {
   record = world.run(request);
   EXPECT_EQ(record.num_cached_tokens, 0);
   EXPECT_EQ(record.miss_reason, MissReason::kDisabled);
+}
+
+// What the tail is of is checked by the engine (fake_engine.h): here only who finds it.
+TEST(Isolation, AHitWithAStoredTailReplaysNothingAndTailsCrossNoTenantOrMode) {
+  World world(1 << 20);
+  SequenceRequest request = prompt_of(300);
+  request.replay = ReplayMode::kFast;
+  request.tenant_salt = "a";
+  EXPECT_EQ(world.run(request).num_tail_tokens, 0);
+  SequenceRequest longer = request;
+  longer.prompt.resize(256);
+  const auto other = prompt_of(300, 6).prompt;
+  longer.prompt.insert(longer.prompt.end(), other.begin(), other.end());
+  SequenceRecord record = world.run(longer);
+  EXPECT_EQ(record.num_tail_tokens, 256);
+  EXPECT_EQ(record.num_replayed_tokens, 0);
+  longer.tenant_salt = "b";
+  EXPECT_EQ(world.run(longer).num_tail_tokens, 0);
+  // Behind a tail all is exact, so exact requests find what a fast one has computed there.
+  SequenceRequest exact = longer;
+  exact.tenant_salt = "a";
+  exact.replay = ReplayMode::kExact;
+  record = world.run(exact);
+  EXPECT_EQ(record.num_cached_tokens, 512);
+  EXPECT_EQ(record.miss_reason, MissReason::kNone);
+  // Behind a replay nothing is, neither blocks nor tails.
+  World replayed(1 << 20);
+  replayed.run(request);
+  for (const BlockKey& key : BlockKeyChain({"a", "", 1}).extend(request.prompt, {})) replayed.cache.tails().forget(key);
+  longer.tenant_salt = "a";
+  EXPECT_EQ(replayed.run(longer).num_replayed_tokens, 16);
+  record = replayed.run(exact);
+  EXPECT_EQ(record.num_cached_tokens, 256);
+  EXPECT_EQ(record.num_tail_tokens, 0);
 }
 
 }  // namespace

@@ -62,4 +62,22 @@ ReplayPlan plan_replay(const ReplayGeometry& geometry, ReplayMode mode, int64_t 
   return plan;
 }
 
+TailRange useful_tails(const ReplayGeometry& geometry, ReplayMode mode, int64_t hit, int64_t num_prompt_tokens) {
+  if (mode == ReplayMode::kOff || hit == 0) return {};
+  const ReplayPlan plan = plan_replay(geometry, mode, hit, num_prompt_tokens);
+  return {plan.adopts_hit ? plan.run_begin : 0, std::min(hit, plan.limits.decoder_begin)};
+}
+
+ReplayPlan plan_from_tail(const ReplayGeometry& geometry, ReplayMode mode, int64_t hit, int64_t num_prompt_tokens,
+                          int64_t tail) {
+  ReplayPlan plan = plan_replay(geometry, mode, hit, num_prompt_tokens);
+  CHECK(tail > 0 && tail <= std::min(hit, plan.limits.decoder_begin));
+  plan.adopts_hit = true;
+  plan.reason = {};
+  plan.run_begin = tail;
+  plan.limits.window_begin = 0;  // as in a cold run: the lane has every row of the window that may be read
+  plan.limits.global_kv_begin = hit;
+  return plan;
+}
+
 }  // namespace deepinfer

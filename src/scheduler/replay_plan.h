@@ -7,8 +7,11 @@
 //   rows
 //          of the prompt in the layers after it, windows cut at the start of each segment.
 //   kExact as many rows as it takes for the last row and all state left behind to equal a cold run bit for bit.
-// The plan depends on the prompt alone, never on chunks; generated tokens recomputed later (after a preemption) use the
-// plan of the original prompt, so they run the same rows as the first time. Pure arithmetic, any thread.
+// With a tail - the encoder layers' windows as they stood at a block's end - rows go on behind it and all are exact,
+// whatever the mode: a hit whose last block has one needs no replay. It must not stand behind `decoder_begin`: rows
+// from there on run in every layer. The plan depends on the prompt alone, never on chunks; generated tokens recomputed
+// later (after a preemption) use the plan of the original prompt, so they run the same rows as the first time. Pure
+// arithmetic, any thread.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +39,17 @@ struct ReplayPlan {
   RowLimits limits;
 };
 
+// Positions at which a tail saves rows: (worse, best]. Empty where none does.
+struct TailRange {
+  int64_t worse = 0, best = 0;
+  bool empty() const { return best <= worse; }
+};
+
 // hit: tokens whose global KV is present (0 = cold run); num_prompt_tokens > hit.
 ReplayPlan plan_replay(const ReplayGeometry& geometry, ReplayMode mode, int64_t hit, int64_t num_prompt_tokens);
+TailRange useful_tails(const ReplayGeometry& geometry, ReplayMode mode, int64_t hit, int64_t num_prompt_tokens);
+// With a tail at `tail`, inside that range.
+ReplayPlan plan_from_tail(const ReplayGeometry& geometry, ReplayMode mode, int64_t hit, int64_t num_prompt_tokens,
+                          int64_t tail);
 
 }  // namespace deepinfer

@@ -49,5 +49,25 @@ TEST(ReplayPlan, OffRunsEverything) {
   EXPECT_EQ(plan.limits.decoder_begin, 0);
 }
 
+// A hit whose last block has its windows stored goes on where it ends; rows that run in every layer must all run.
+TEST(ReplayPlan, BehindATailNothingIsReplayed) {
+  TailRange range = useful_tails(kFlash, ReplayMode::kFast, 1280, 5000);
+  EXPECT_EQ(range.worse, 1280 - 128);
+  EXPECT_EQ(range.best, 1280);
+  const ReplayPlan plan = plan_from_tail(kFlash, ReplayMode::kFast, 1280, 5000, 1280);
+  EXPECT_TRUE(plan.adopts_hit);
+  EXPECT_EQ(plan.run_begin, 1280);
+  EXPECT_EQ(plan.limits.window_begin, 0);
+  EXPECT_EQ(plan.limits.decoder_begin, 5000 - 128);
+  EXPECT_EQ(plan.limits.global_kv_begin, 1280);
+  range = useful_tails(kFlash, ReplayMode::kExact, 12800, 12900);
+  EXPECT_EQ(range.worse, 12900 - 5081);
+  EXPECT_EQ(range.best, 12900 - 2414);
+  EXPECT_EQ(useful_tails(kFlash, ReplayMode::kExact, 2560, 6000).best, 2560) << "a hit that replay could not use";
+  EXPECT_TRUE(useful_tails(kFlash, ReplayMode::kExact, 2304, 2400).empty()) << "every row runs in every layer";
+  EXPECT_TRUE(useful_tails(kFlash, ReplayMode::kOff, 1280, 5000).empty());
+  EXPECT_TRUE(useful_tails(kFlash, ReplayMode::kFast, 0, 5000).empty());
+}
+
 }  // namespace
 }  // namespace deepinfer

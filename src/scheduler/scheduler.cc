@@ -170,6 +170,30 @@ Sequence* Scheduler::next_waiting(int64_t now_ns) {
   return best;
 }
 
+// Behind the stored tail that saves most, else by replay. A sequence that starts again under fast replay must see what
+// it saw the first time: no tail where it had none, and the whole prompt anew where its tail is gone.
+ReplayPlan Scheduler::choose_start(Sequence& s, const PrefixHit& hit) {
+  const ReplayMode mode = s.request.replay;
+  const int64_t num_hit = hit.num_tokens(), num_prompt = s.num_prompt_tokens();
+  const bool repeats = s.first_hit_tokens.has_value() && mode == ReplayMode::kFast;
+  const bool had_tail = s.record.num_tail_tokens > 0;
+  ReplayPlan plan = plan_replay(options_.replay, mode, num_hit, num_prompt);
+  const TailRange range = useful_tails(options_.replay, mode, num_hit, num_prompt);
+  s.tail.reset();
+  if (!range.empty() && (had_tail || !repeats)) {
+    const auto found = cache_.tails().find(s.keys.keys(), range.worse / kBlockTokens, range.best / kBlockTokens,
+                                           mode == ReplayMode::kExact);
+    if (found) {
+      s.tail = found->tail.bytes;
+      s.behind_fast_replay = hit.behind_fast_replay || found->tail.behind_fast_replay;
+      return plan_from_tail(options_.replay, mode, num_hit, num_prompt, found->num_blocks * kBlockTokens);
+    }
+  }
+  if (repeats && had_tail) plan = plan_replay(options_.replay, mode, 0, num_prompt);
+  s.behind_fast_replay = plan.adopts_hit && (mode == ReplayMode::kFast || hit.behind_fast_replay);
+  return plan;
+}
+
 // Takes a lane and the prefix hit. False when it must keep waiting.
 bool Scheduler::admit(Sequence& s, int64_t now_ns) {
   if (free_lanes_.empty()) return false;
@@ -184,7 +208,7 @@ bool Scheduler::admit(Sequence& s, int64_t now_ns) {
   if (!s.request.use_prefix_cache || s.request.replay == ReplayMode::kOff) num_keys = 0;
   PrefixHit hit =
       cache_.lookup(std::span(s.keys.keys()).first(static_cast<size_t>(num_keys)), s.num_prompt_tokens(), exact);
-  const ReplayPlan plan = plan_replay(options_.replay, s.request.replay, hit.num_tokens(), s.num_prompt_tokens());
+  const ReplayPlan plan = choose_start(s, hit);
   if (hit.num_tokens() > 0 && !plan.adopts_hit) {
     for (size_t i = hit.blocks.size(); i-- > 0;) cache_.pool().release(hit.blocks[i]);
     hit.blocks.clear();
@@ -196,7 +220,6 @@ bool Scheduler::admit(Sequence& s, int64_t now_ns) {
   s.num_published_blocks = s.blocks.num_blocks();
   s.num_computed_tokens = plan.run_begin;
   s.limits = plan.limits;
-  s.behind_fast_replay = plan.adopts_hit && (s.request.replay == ReplayMode::kFast || hit.behind_fast_replay);
   take_lane(s, SequenceState::kPrefill);
   s.starts_lane = true;
   s.awaits_loads = plan.adopts_hit && hit.awaits_loads;
@@ -206,6 +229,7 @@ bool Scheduler::admit(Sequence& s, int64_t now_ns) {
     s.record.admitted_ns = now_ns;
     s.record.num_cached_tokens = *s.first_hit_tokens;
     s.record.num_replayed_tokens = plan.adopts_hit ? *s.first_hit_tokens - plan.run_begin : 0;
+    s.record.num_tail_tokens = s.tail ? plan.run_begin : 0;
     s.record.miss_reason = num_keys == 0 && !s.keys.keys().empty() ? MissReason::kDisabled : hit.reason;
     s.record.replay_reason = plan.reason;
   }

@@ -147,6 +147,9 @@ class Scheduler {
   static int64_t num_following_rows(const Batch& batch);  // at most
   void note_planned(Sequence& sequence, const Planned& planned);
   bool admit(Sequence& sequence, int64_t now_ns);
+  ReplayPlan choose_start(Sequence& sequence, const PrefixHit& hit);
+  std::optional<int64_t> tail_wanted(const Sequence& sequence, int64_t num_tokens) const;
+  void publish_tail(Sequence& sequence, const SequenceOutput& output);
   Sequence* next_waiting(int64_t now_ns);
   double remaining_ns(const Sequence& sequence) const;
   double lane_wait_ns(double step_ns) const;

@@ -51,6 +51,7 @@ void Scheduler::commit_sequence(const Planned& planned, const StepOutput& output
   else if (!result.has_allowed_token) delta.finished = SequenceEnd::kNothingAllowed;
   else if (planned.is_prompt) commit_prompt(s, planned, result, delta, now_ns);
   else commit_decode(s, result, delta);
+  if (result.tail && s.num_computed_tokens >= result.tail_position) publish_tail(s, result);
   if (s.record.first_token_ns == 0 && !delta.tokens.empty()) s.record.first_token_ns = now_ns;  // of a forked choice
   if (!result.logprobs.empty())
     delta.logprobs.assign(result.logprobs.begin(), result.logprobs.begin() + static_cast<int64_t>(delta.tokens.size()));
@@ -116,6 +117,12 @@ void Scheduler::publish_full_blocks(Sequence& s) {
   s.keys.extend(std::span(s.tokens).first(static_cast<size_t>(s.num_computed_tokens)), s.request.media);
   cache_.publish(s.blocks, s.keys.keys(), {s.num_published_blocks, num_full}, s.behind_fast_replay);
   s.num_published_blocks = num_full;
+}
+
+void Scheduler::publish_tail(Sequence& s, const SequenceOutput& output) {
+  const auto num_blocks = static_cast<size_t>(output.tail_position / kBlockTokens);
+  CHECK(num_blocks <= s.keys.keys().size());  // they were published just before
+  cache_.publish_tail(std::span(s.keys.keys()).first(num_blocks), {output.tail, s.behind_fast_replay});
 }
 
 }  // namespace deepinfer

@@ -106,6 +106,19 @@ BatchSequence& Scheduler::add_rows(Batch& batch, const Sequence& s) {
   return rows;
 }
 
+// From where on rows that make a sequence `num_tokens` long at most may leave a tail: not without a new full block, and
+// not before the whole window is of rows that ran here.
+std::optional<int64_t> Scheduler::tail_wanted(const Sequence& s, int64_t num_tokens) const {
+  const int64_t last = num_tokens / kBlockTokens;
+  if (!cache_.tails().is_on() || !s.request.use_prefix_cache || last == s.num_computed_tokens / kBlockTokens)
+    return std::nullopt;
+  const auto& keys = s.keys.keys();
+  if (last <= static_cast<int64_t>(keys.size()) &&
+      cache_.tails().contains(keys[static_cast<size_t>(last - 1)], !s.behind_fast_replay))
+    return std::nullopt;
+  return (BlockTable::blocks_for(s.limits.global_kv_begin) + 1) * kBlockTokens;
+}
+
 void Scheduler::note_planned(Sequence& s, const Planned& planned) {
   Step& step = planning();
   step.sequences.push_back(planned);
@@ -125,6 +138,7 @@ void Scheduler::add_decode_rows(Batch& batch, Sequence& s, int64_t num_drafts) {
   rows.rows.end = batch.num_rows();
   rows.num_logits_rows = 1 + num_drafts;
   rows.draft = drafts(s) && step_drafts_;
+  rows.tail_from = tail_wanted(s, longest_after(s, num_drafts));
   note_planned(s, {&s, s.request.id, false, 1 + num_drafts, 1});
   planning().shape.num_decode_rows += 1 + num_drafts;
 }
@@ -135,6 +149,7 @@ void Scheduler::add_following_rows(Batch& batch, Sequence& s, int64_t num_drafts
   rows.follow_drafts_max = num_drafts;
   rows.num_logits_rows = 1 + num_drafts;
   rows.draft = drafts(s) && step_drafts_;
+  rows.tail_from = tail_wanted(s, longest_after(s, num_drafts));
   note_planned(s, {&s, s.request.id, false, 1 + num_drafts, 1});
   ++planning().shape.num_decode_rows;
 }
@@ -187,6 +202,8 @@ bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
   batch.tokens.insert(batch.tokens.end(), first, first + n);
   rows.rows.end = batch.num_rows();
   rows.starts_lane = std::exchange(s.starts_lane, false);
+  rows.tail = std::exchange(s.tail, nullptr);
+  rows.tail_from = tail_wanted(s, begin + n);
   const bool ends = n == s.num_unscheduled_tokens();
   rows.num_logits_rows = ends ? 1 : 0;
   rows.sample = ends;

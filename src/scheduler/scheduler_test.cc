@@ -204,7 +204,7 @@ namespace {
 // What random schedules did.
 struct Exercised {
   int64_t num_preemptions = 0, num_hit_tokens = 0, num_accepted = 0, num_loaded = 0, num_saved = 0, num_shared = 0;
-  int64_t num_wasted = 0, num_steps = 0;
+  int64_t num_wasted = 0, num_steps = 0, num_tail_hits = 0;
   void add(const SequenceRecord& r) {
     num_preemptions += r.num_preemptions;
     num_hit_tokens += r.num_cached_tokens;
@@ -219,7 +219,8 @@ class RandomSchedule {
  public:
   explicit RandomSchedule(uint64_t seed)
       : rng_(seed),
-        cache_(7 + static_cast<int64_t>(rng_.below(10)), static_cast<int64_t>(rng_.below(3) * 20)),
+        cache_(7 + static_cast<int64_t>(rng_.below(10)), static_cast<int64_t>(rng_.below(3) * 20),
+               static_cast<int64_t>(rng_.below(3)) * 4000),
         scheduler_(random_options(rng_), cache_),
         driver_{scheduler_, FakeEngine(seed), static_cast<int64_t>(seed % 3)},
         shared_(request(0, 500, 1, rng_).prompt) {
@@ -257,6 +258,7 @@ class RandomSchedule {
     driver_.land_copies(cache_);
     ASSERT_EQ(cache_.pool().num_available(), cache_.pool().num_blocks());
     ASSERT_EQ(driver_.engine.num_states(), 0u);
+    exercised.num_tail_hits += cache_.tails().stats().num_hits;
   }
 
  private:
@@ -324,6 +326,7 @@ TEST(Scheduler, RandomSchedulesGiveTheRightTokensAndLoseNothing) {
   EXPECT_GT(exercised.num_wasted, 0);  // of cancelled ones: a stop that the engine sees wastes nothing
   EXPECT_GT(exercised.num_saved, 1000);
   EXPECT_GT(exercised.num_shared, 10000);
+  EXPECT_GT(exercised.num_tail_hits, 10);
 }
 
 // Four choices of one prompt: its tokens run once, then one row for each of the others.

@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "kv/prefix_cache.h"
+#include "kv/tail_cache.h"
 #include "scheduler/replay_plan.h"
 #include "scheduler/state_move.h"
 
@@ -43,7 +44,8 @@ struct SequenceRecord {
   int64_t num_cached_tokens = 0;    // prefix hit at first admission
   int64_t num_replayed_tokens = 0;  // recomputed behind the hit
   MissReason miss_reason = MissReason::kNone;
-  std::string replay_reason;  // why a hit was not adopted
+  int64_t num_tail_tokens = 0;  // the hit's windows were stored up to here: nothing before was replayed
+  std::string replay_reason;    // why a hit was not adopted
   int64_t num_chunks = 0, num_steps = 0;
   int64_t num_drafted = 0, num_verified = 0, num_accepted = 0;
   int64_t num_preemptions = 0, num_loaded_blocks = 0;
@@ -85,6 +87,7 @@ struct Sequence {
   int32_t num_steps_under_way = 0;   // steps that have rows of it: until they are committed nothing of it is freed
   uint64_t last_step = 0;            // planned last
   int64_t num_published_blocks = 0;
+  TailBytes tail;                           // that its first rows go on behind
   bool behind_fast_replay = false;          // what it computes must not serve exact requests
   bool awaits_loads = false;                // a block of its hit is still being loaded
   std::optional<Snapshot> snapshot;         // while preempted

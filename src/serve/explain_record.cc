@@ -35,6 +35,7 @@ Json explain_record(const SequenceRecord& r, const SamplingParams& sampling) {
                       {"cached_tokens", r.num_cached_tokens},
                       {"shared_tokens", r.num_shared_tokens},
                       {"replayed_tokens", r.num_replayed_tokens},
+                      {"tail_tokens", r.num_tail_tokens},
                       {"cache_miss", std::string(to_string(r.miss_reason))},
                       {"store_tokens", r.num_store_tokens},
                       {"store_ms", static_cast<double>(r.store_wait_ns) * 1e-6},

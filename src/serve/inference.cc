@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/sha256.h"
 #include "engine/host_room.h"
 #include "serve/service_store.h"
 #include "serve/step_profile.h"
@@ -41,17 +40,11 @@ StepLoopOptions loop_options(const Engine& engine, const InferenceLimits& limits
   options.pipelined = limits.pipelined;
   options.ttft_ns_max = limits.ttft_ns_max;
   options.num_host_blocks = BlockTable::blocks_for(limits.host_kv_tokens);
+  options.tail_bytes_max = limits.tail_bytes_max;
   // Preempted sequences may keep half as much in host memory as the pool holds.
   options.scheduler.snapshots.bytes_max = engine.options().blocks_max * engine.cache_layout().block_bytes / 2;
   options.checks_invariants = limits.checks_invariants;
   return options;
-}
-
-// Blocks hit only where their bytes are what this engine itself would have computed: same checkpoint and program, same
-// layout, same kernels.
-std::string state_revision(const Engine& engine, const std::string& revision) {
-  const std::string text = revision + '\n' + engine.state_layout() + '\n' + engine.describe_kernels();
-  return to_hex(sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
 }
 
 }  // namespace
@@ -78,8 +71,8 @@ Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Targ
     options.scheduler.profile = profile.curve;
   }
   TRY(check_host_room(*inference->engine_, options.num_host_blocks));
+  options.scheduler.model_revision = state_revision(*inference->engine_, limits.program_revision + loaded.revision);
   if (limits.store) {
-    options.scheduler.model_revision = state_revision(*inference->engine_, limits.store_revision);
     inference->store_tier_ = std::make_unique<StoreTier>(
         limits.store->blocks(), StoreTierOptions{.block_bytes = inference->engine_->cache_layout().block_bytes,
                                                  .model_revision = options.scheduler.model_revision,

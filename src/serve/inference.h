@@ -21,10 +21,11 @@ struct InferenceLimits {
   int64_t context_max = 0;     // tokens of one sequence; 0 = the model's, at most 32,768
   int64_t kv_tokens = 0;       // tokens of KV kept for running and cached sequences; 0 = 4 contexts, at least 65,536
   int64_t host_kv_tokens = 0;  // tokens of KV kept in host memory beyond that
-  int64_t rows_max = 512;      // of a step
+  int64_t tail_bytes_max = int64_t{64} << 20;  // of window states at the ends of blocks, in host memory
+  int64_t rows_max = 512;                      // of a step
   bool drafts = true;
   ServiceStore* store = nullptr;           // prefixes are kept there and found again; outlives the inference
-  std::string store_revision;              // of the checkpoint and the program: what another one stored is not found
+  std::string program_revision;            // what another program stored is not found
   bool pipelined = true;                   // the next step is planned while one runs
   int64_t step_ns_max = 300'000'000'000;   // a step that takes longer is stopped; 0 = no limit
   int64_t ttft_ns_max = 0;                 // refuse what would wait longer for its first token; 0 = never

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "serve/loaded_model.h"
 
+#include "base/sha256.h"
+#include "engine/engine.h"
 #include "model/memory_plan.h"
 #include "serve/embedded_model.h"
+#include "serve/service_store.h"
 #include "serve/token_map_of.h"
 
 namespace deepinfer {
@@ -15,7 +18,14 @@ Result<LoadedModel> load_model(const std::string& name) {
   model.weights = std::make_shared<const ModelWeights>(std::move(weights));
   ASSIGN_OR_RETURN(model.tokenizer, open_named_tokenizer(name));
   if (!model.weights->config().engram.empty()) model.token_map = token_map_of(*model.tokenizer);
+  model.revision = checkpoint_revision(name);
+  if (model.revision.empty()) model.revision = name;
   return model;
+}
+
+std::string state_revision(const Engine& engine, const std::string& revision) {
+  const std::string text = revision + '\n' + engine.state_layout() + '\n' + engine.describe_kernels();
+  return to_hex(sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
 }
 
 }  // namespace deepinfer

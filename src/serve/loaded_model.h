@@ -12,7 +12,10 @@
 
 namespace deepinfer {
 
+class Engine;
+
 struct LoadedModel {
+  std::string revision;  // of the checkpoint (service_store.h), or the embedded model's name
   std::shared_ptr<const ModelWeights> weights;
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenMap token_map;
@@ -21,5 +24,9 @@ struct LoadedModel {
 // Errors: of the checkpoint, the tokenizer, or the memory plan; each says what to do.
 // `name`: a checkpoint folder, or "mini".
 Result<LoadedModel> load_model(const std::string& name);
+
+// Names all that decides what blocks and states of this engine mean: checkpoint and program (`revision`), layout,
+// kernels. Bytes of another name are never taken for its own.
+std::string state_revision(const Engine& engine, const std::string& revision);
 
 }  // namespace deepinfer

@@ -45,6 +45,7 @@ StepLoopOptions loop_options(const Engine& engine, const OfflineOptions& options
                                            ? options.snapshot_bytes_max
                                            : engine.options().blocks_max * engine.cache_layout().block_bytes / 2;
   loop.num_host_blocks = BlockTable::blocks_for(options.host_kv_tokens);
+  loop.tail_bytes_max = options.tail_bytes_max;
   return loop;
 }
 
@@ -109,7 +110,9 @@ Result<std::unique_ptr<OfflineInference>> OfflineInference::open(LoadedModel mod
   ASSIGN_OR_RETURN(made->preparer_,
                    RequestPreparer::create(made->model_, options.target, options.num_threads, context_max));
   TRY(check_host_room(*made->engine_, BlockTable::blocks_for(options.host_kv_tokens)));
-  made->loop_ = std::make_unique<StepLoop>(*made->engine_, loop_options(*made->engine_, options, context_max), clock);
+  StepLoopOptions loop = loop_options(*made->engine_, options, context_max);
+  loop.scheduler.model_revision = state_revision(*made->engine_, made->model_.revision);
+  made->loop_ = std::make_unique<StepLoop>(*made->engine_, loop, clock);
   return made;
 }
 

@@ -36,8 +36,9 @@ struct OfflineOptions {
   int64_t sequences_max = 8;  // at once
   int64_t context_max = 0;    // tokens of one sequence; 0 = the model's, at most 32,768
   int64_t kv_tokens = 0;  // kept for running and cached sequences; 0 = enough for `sequences_max` of a context's half
-  int64_t host_kv_tokens = 0;      // kept in host memory beyond that
-  int64_t snapshot_bytes_max = 0;  // states of preempted sequences; 0 = a share of the pool's size
+  int64_t host_kv_tokens = 0;                  // kept in host memory beyond that
+  int64_t tail_bytes_max = int64_t{64} << 20;  // of window states at the ends of cached blocks
+  int64_t snapshot_bytes_max = 0;              // states of preempted sequences; 0 = a share of the pool's size
   bool drafts = true;
   ReplayMode replay = ReplayMode::kFast;
   // Where a request says nothing: seeds come from here, so that a batch can be run again.

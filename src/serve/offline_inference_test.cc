@@ -151,10 +151,10 @@ TEST(OfflineInference, ExplainSaysWhatHappened) {
   const Json choice = first_choice(kGreedy);
   const Json& explain = *choice.find("explain");
   for (const char* name :
-       {"queue_ms",        "first_token_ms", "total_ms",      "cached_tokens", "shared_tokens", "replayed_tokens",
-        "cache_miss",      "replay",         "prompt_chunks", "steps",         "decode_steps",  "drafted",
-        "verified",        "accepted",       "preemptions",   "kv_blocks",     "kv_bytes",      "loaded_blocks",
-        "offloaded_bytes", "loaded_bytes",   "sampling"})
+       {"queue_ms",      "first_token_ms",  "total_ms",     "cached_tokens", "shared_tokens", "replayed_tokens",
+        "tail_tokens",   "cache_miss",      "replay",       "prompt_chunks", "steps",         "decode_steps",
+        "drafted",       "verified",        "accepted",     "preemptions",   "kv_blocks",     "kv_bytes",
+        "loaded_blocks", "offloaded_bytes", "loaded_bytes", "sampling"})
     EXPECT_TRUE(explain.find(name)) << name;
   EXPECT_EQ(explain.find("prompt_chunks")->as_int(), 1);
   EXPECT_EQ(explain.find("kv_blocks")->as_int(), 1);

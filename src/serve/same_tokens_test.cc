@@ -104,7 +104,7 @@ void expect_same(const LoopOutput& got, const LoopOutput& want, const std::strin
 
 struct Exercised {
   int64_t num_preemptions = 0, num_saved_bytes = 0, num_hit_tokens = 0, num_host_blocks = 0, num_accepted = 0;
-  int64_t num_rejected = 0, num_shared_tokens = 0, num_chunks = 0;
+  int64_t num_rejected = 0, num_shared_tokens = 0, num_chunks = 0, num_tail_tokens = 0;
   void add(const SequenceRecord& r) {
     num_preemptions += r.num_preemptions;
     num_saved_bytes += r.num_offloaded_bytes;
@@ -114,6 +114,7 @@ struct Exercised {
     num_rejected += r.num_verified - r.num_accepted;
     num_shared_tokens += r.num_shared_tokens;
     num_chunks += r.num_chunks;
+    num_tail_tokens += r.num_tail_tokens;
   }
 };
 
@@ -146,6 +147,7 @@ Schedule random_schedule(Rng& rng) {
   s.snapshots.preempt_by = static_cast<PreemptBy>(rng.below(3));
   s.snapshots.bytes_max = rng.below(3) == 0 ? 0 : int64_t{64} << 20;
   out.loop.num_host_blocks = rng.below(4) == 0 ? 0 : between(rng, 1, 40);
+  out.loop.tail_bytes_max = rng.below(3) == 0 ? 0 : int64_t{1} << 20;
   return out;
 }
 
@@ -244,6 +246,7 @@ TEST(SameTokens, UnderRandomSchedules) {
   EXPECT_GT(exercised.num_accepted, 100);
   EXPECT_GT(exercised.num_rejected, 100);
   EXPECT_GT(exercised.num_shared_tokens, 1000);
+  EXPECT_GT(exercised.num_tail_tokens, 1000);
   std::printf(
       "%ld preemptions, %ld bytes of states saved, %ld hit tokens, %ld blocks from host memory, %ld drafts "
       "accepted, %ld rejected, %ld shared prompt tokens\n",

@@ -26,13 +26,18 @@ SchedulerOptions fitted(SchedulerOptions options, const Engine& engine) {
   return options;
 }
 
+// False of a step whose sequences had all ended before it began. Its time says nothing about steps.
+bool ran_rows(const StepOutput& output) {
+  return std::ranges::any_of(output.sequences, [](const SequenceOutput& s) { return s.num_rows > 0; });
+}
+
 }  // namespace
 
 StepLoop::StepLoop(Engine& engine, const StepLoopOptions& options, const Clock& clock)
     : engine_(engine),
       clock_(clock),
       options_(options),
-      cache_(engine.options().blocks_max, options.num_host_blocks),
+      cache_(engine.options().blocks_max, options.num_host_blocks, options.tail_bytes_max),
       scheduler_(fitted(options.scheduler, engine), cache_),
       mover_(engine, options.num_host_blocks),
       snapshots_(engine, options.scheduler.model_revision) {
@@ -182,7 +187,7 @@ Status StepLoop::collect_oldest() {
   scheduler_.commit(output_, clock_.monotonic_ns(), deltas_);
   TRY(save_forks());
   TRY(save_published());
-  scheduler_.add_step_time(step_ns(output_));
+  if (ran_rows(output_)) scheduler_.add_step_time(step_ns(output_));
   if (options_.checks_invariants) scheduler_.check_invariants();
   advance_masks();
   if (num_flights_ > 0 && !flight(num_flights_ - 1).is_sampled) TRY(sample_newest());
@@ -269,12 +274,14 @@ void StepLoop::update_snapshot(const StepOutput& output) {
   }
   s.num_wasted_rows = scheduler_.num_wasted_rows();
   s.num_draft_pauses = scheduler_.num_draft_pauses();
-  s.last_step_ns = step_ns(output);
+  if (ran_rows(output)) {
+    s.last_step_ns = step_ns(output);
+    s.last_predicted_ns = scheduler_.predicted_step_ns();
+  }
   s.busy_ns += output.forward_ns + output.sample_ns;
   s.trusts_curve = scheduler_.fit().is_trusted();
   s.idle_ns += output.idle_ns;
   s.cpu_ns += output.cpu_ns;
-  s.last_predicted_ns = scheduler_.predicted_step_ns();
 }
 
 void StepLoop::update_gauges() {
@@ -286,6 +293,9 @@ void StepLoop::update_gauges() {
   s.num_free_blocks = cache_.pool().num_free();
   s.num_cached_blocks = cache_.pool().num_cached();
   s.cache = cache_.stats();
+  s.tails = cache_.tails().stats();
+  s.num_tails = cache_.tails().num_tails();
+  s.tail_bytes = cache_.tails().num_bytes();
   const BlockMoverStats copies = mover_.stats();
   s.num_block_copies = copies.num_copies;
   s.num_copied_bytes = copies.num_bytes;

@@ -32,6 +32,7 @@ namespace deepinfer {
 struct StepLoopOptions {
   SchedulerOptions scheduler;   // sizes that the engine fixes are taken from it
   int64_t num_host_blocks = 0;  // blocks of the host-memory tier
+  int64_t tail_bytes_max = 0;   // of window states at the ends of blocks, in host memory; 0 = hits are replayed
   int64_t inbox_max = 4096;     // requests not yet seen by the scheduler
   // For requests that say nothing themselves: refused when their first token is predicted to take longer; 0 = taken.
   int64_t ttft_ns_max = 0;

@@ -142,5 +142,41 @@ TEST(StepLoopCache, PreemptedSequencesResumeFromTheirSnapshot) {
   }
 }
 
+// A conversation's next prompt: the whole one before with its answer, then something new. Its hit ends where a decode
+// row left the windows of the encoder, so nothing is run again, and all is as if there had been no cache - in fast
+// mode, too, where a hit without a tail is an approximation.
+TEST(StepLoopCache, AHitWithAStoredTailReplaysNothingAndGivesWhatAColdRunGives) {
+  for (const ReplayMode replay : {ReplayMode::kFast, ReplayMode::kExact})
+    for (const bool pipelined : {false, true}) {
+      StepLoopOptions options = loop_test_options();
+      options.tail_bytes_max = 1 << 20;
+      options.pipelined = pipelined;
+      LoopRun run(options);
+      LoopRequest first = loop_request(21, 250, 14);
+      first.sequence.replay = replay;
+      const std::vector<TokenId> begun = first.sequence.prompt;
+      const LoopOutput answer = run.run(std::move(first));
+      const auto next = [&] {
+        LoopRequest request = loop_request(22, 60, 24);
+        request.sampling.top_logprobs = 2;
+        request.sequence.replay = replay;
+        std::vector<TokenId>& prompt = request.sequence.prompt;
+        prompt.insert(prompt.begin(), answer.tokens.begin(), answer.tokens.end());
+        prompt.insert(prompt.begin(), begun.begin(), begun.end());
+        return request;
+      };
+      const LoopOutput got = run.run(next());
+      EXPECT_EQ(got.record.num_cached_tokens, 256);
+      EXPECT_EQ(got.record.num_tail_tokens, 256);
+      EXPECT_EQ(got.record.num_replayed_tokens, 0);
+      EXPECT_EQ(run.loop->snapshot().tails.num_hits, 1);
+      LoopRun cold;
+      const LoopOutput want = cold.run(next());
+      EXPECT_EQ(got.tokens, want.tokens);
+      ASSERT_EQ(got.logprobs.size(), want.logprobs.size());
+      for (size_t i = 0; i < want.logprobs.size(); ++i) EXPECT_EQ(got.logprobs[i].logprob, want.logprobs[i].logprob);
+    }
+}
+
 }  // namespace
 }  // namespace deepinfer

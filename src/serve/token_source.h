@@ -16,14 +16,16 @@ struct StepLoopSnapshot {
   int64_t num_waiting = 0, num_running = 0;
   int64_t num_steps = 0, num_prompt_rows = 0, num_decode_rows = 0, num_output_tokens = 0;
   int64_t num_verified_drafts = 0, num_accepted_drafts = 0;
-  int64_t num_wasted_rows = 0;       // of sequences that had ended
-  int64_t num_draft_pauses = 0;      // drafting was switched off: hardly a draft stood
-  int64_t busy_ns = 0, idle_ns = 0;  // of the engine's thread: in steps, and between them
-  int64_t cpu_ns = 0;                // its CPU time in steps
-  int64_t last_step_ns = 0, last_predicted_ns = 0;
+  int64_t num_wasted_rows = 0;                      // of sequences that had ended
+  int64_t num_draft_pauses = 0;                     // drafting was switched off: hardly a draft stood
+  int64_t busy_ns = 0, idle_ns = 0;                 // of the engine's thread: in steps, and between them
+  int64_t cpu_ns = 0;                               // its CPU time in steps
+  int64_t last_step_ns = 0, last_predicted_ns = 0;  // of the last step that had rows to run
   bool trusts_curve = false;
   int64_t num_blocks = 0, num_free_blocks = 0, num_cached_blocks = 0;
   PrefixCacheStats cache;
+  TailCacheStats tails;
+  int64_t num_tails = 0, tail_bytes = 0;
   int64_t num_block_copies = 0, num_copied_bytes = 0, copy_ns = 0;  // between device and host memory
   int64_t snapshot_bytes = 0;                                       // of sequence states in host memory, now
 };

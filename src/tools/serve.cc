@@ -34,8 +34,8 @@ struct ServeArguments {
   std::string tls_cert, tls_key, otlp_endpoint;
   std::vector<std::string> served_names, cors_origins;
   int64_t port = 8000, admin_port = -1;
-  int64_t concurrency = 16, queue = 1024, context = 0, kv_tokens = 0, host_kv_tokens = 0, http_threads = 1,
-          connections = 4096;
+  int64_t concurrency = 16, queue = 1024, context = 0, kv_tokens = 0, host_kv_tokens = 0, tail_mib = 64,
+          http_threads = 1, connections = 4096;
   int64_t body_mib = 100, bodies_mib = 1024, store_mib = 64, store_minutes = 60, drain_s = 60;
   int64_t step_timeout_s = 300, ttft_ms_max = 0;
   std::string draft = "on", pipeline = "on";
@@ -98,6 +98,7 @@ Result<ServiceOptions> service_options(const ServeArguments& arguments) {
   options.limits.context_max = arguments.context;
   options.limits.kv_tokens = arguments.kv_tokens;
   options.limits.host_kv_tokens = arguments.host_kv_tokens;
+  options.limits.tail_bytes_max = arguments.tail_mib << 20;
   options.limits.drafts = arguments.draft == "on";
   options.limits.profile_ns_max = kProfileNsMax;
   options.limits.pipelined = arguments.pipeline == "on";
@@ -146,6 +147,7 @@ Status check_ranges(const ServeArguments& a) {
   TRY(outside("--context", a.context, 0, 1 << 20));
   TRY(outside("--kv-tokens", a.kv_tokens, 0, int64_t{1} << 32));
   TRY(outside("--host-kv-tokens", a.host_kv_tokens, 0, int64_t{1} << 34));
+  TRY(outside("--tail-mib", a.tail_mib, 0, int64_t{1} << 20));
   TRY(outside("--step-timeout", a.step_timeout_s, 0, 86'400));
   TRY(outside("--max-ttft-ms", a.ttft_ms_max, 0, 86'400'000));
   TRY(outside("--http-threads", a.http_threads, 1, 64));
@@ -219,7 +221,7 @@ Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
   const std::string name = options.served_names[0];
   ASSIGN_OR_RETURN(const std::unique_ptr<ServiceStore> store, open_store(arguments, clock));  // outlives the service
   options.limits.store = store.get();
-  options.limits.store_revision = options.revision + checkpoint_revision(arguments.model.model);
+  options.limits.program_revision = options.revision;
   ASSIGN_OR_RETURN(LoadedModel model, load_model(arguments.model.model));
   if (signals.signal() != 0) return {};
   ASSIGN_OR_RETURN(const std::unique_ptr<Service> service, Service::start(std::move(model), std::move(options), clock));
@@ -245,6 +247,9 @@ void declare(OptionSet& options, ServeArguments& a) {
   options.add("--context", a.context, "longest prompt and answer in tokens; 0 = the model's, at most 32768 (default)");
   options.add("--kv-tokens", a.kv_tokens, "tokens of KV memory, running and cached; 0 = 4 contexts (default)");
   options.add("--host-kv-tokens", a.host_kv_tokens, "tokens of cached KV kept in host memory beyond that (default 0)");
+  options.add("--tail-mib", a.tail_mib,
+              "host memory for window states at the ends of cached blocks: a hit that ends at one replays nothing "
+              "(default 64; 0 = none)");
   options.choice("--draft", a.draft, {"on", "off"},
                  "verified drafts; changes the speed, never the tokens (default on)");
   options.choice("--pipeline", a.pipeline, {"on", "off"},
