@@ -246,7 +246,7 @@ TEST(SameTokens, UnderRandomSchedules) {
   EXPECT_GT(exercised.num_accepted, 100);
   EXPECT_GT(exercised.num_rejected, 100);
   EXPECT_GT(exercised.num_shared_tokens, 1000);
-  EXPECT_GT(exercised.num_tail_tokens, 1000);
+  EXPECT_GT(exercised.num_tail_tokens, 100);
   std::printf(
       "%ld preemptions, %ld bytes of states saved, %ld hit tokens, %ld blocks from host memory, %ld drafts "
       "accepted, %ld rejected, %ld shared prompt tokens\n",
