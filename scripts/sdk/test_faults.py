@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import socket
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -125,6 +126,30 @@ def test_a_full_disk_for_the_log_stops_nothing():
             assert ask(service.url, body(4, stream=False))
     finally:
         assert service.stop() == 0
+
+
+def test_a_log_that_nobody_reads_stops_nothing():
+    """Standard error is a pipe whose reader has stopped; what the queue before it cannot hold is lost and counted."""
+    reader, writer = os.pipe()
+    service = Service(stderr=writer)
+    os.close(writer)
+    host, port = service.url[len("http://"):].split(":")
+    num_lines, one = 8000, b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nx-request-id: " + b"x" * 128 + b"\r\n\r\n"
+    try:
+        expected = ask(service.url, body(8, stream=False, seed=1))
+        with socket.create_connection((host, int(port)), timeout=60) as client:
+            threading.Thread(target=client.sendall, args=(one * num_lines,), daemon=True).start()
+            got = b""
+            while got.count(b'"live"') < num_lines:
+                got += client.recv(1 << 20)
+        assert ask(service.url, body(8, stream=False, seed=1)) == expected
+        assert metric(service.url, "deepinfer_log_lines_lost_total") > 0
+        read = b""
+        while b"log lines were lost" not in read:
+            read += os.read(reader, 1 << 20)
+    finally:
+        assert service.stop() == 0
+        os.close(reader)
 
 
 def test_without_descriptors_it_waits_and_goes_on():

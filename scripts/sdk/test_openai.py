@@ -8,6 +8,8 @@ import zlib
 import openai
 import pytest
 from conftest import MODEL, wait_for
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
 
 PLAIN = {"thinking": {"type": "disabled"}}
 WEATHER = {"type": "function", "function": {
@@ -165,6 +167,58 @@ def test_responses_are_stored_and_continued(client):
     client.responses.delete(first.id)
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(first.id)
+
+
+def raw_response(client, **more):
+    sent = {"model": MODEL, "input": "What is 12 + 7?", "temperature": 0, "max_output_tokens": 60, **more}
+    return client.responses.with_raw_response.create(**sent).http_response
+
+
+def test_the_response_object_is_the_packages_own_and_says_what_was_asked(client):
+    """Every member against the types of the package, which its client itself does not check."""
+    tool = {"type": "function", "name": "add", "description": "Adds.", "strict": False,
+            "parameters": {"type": "object", "properties": {"a": {"type": "number"}}}}
+    asked = {"instructions": "Be brief.", "metadata": {"run": "7"}, "user": "u", "prompt_cache_key": "k", "safety_identifier": "s",
+             "parallel_tool_calls": False, "tools": [tool], "tool_choice": "auto", "top_p": 0.5, "top_logprobs": 2,
+             "reasoning": {"effort": "low"}, "text": {"format": {"type": "text"}, "verbosity": "low"}}
+    for more in ({}, asked):
+        raw = raw_response(client, **more).json()
+        Response.model_validate(raw, strict=True)
+        for key, value in more.items():
+            if key == "tools":
+                assert [{name: one[name] for name in tool} for one in raw["tools"]] == value
+            elif key in ("reasoning", "text"):
+                assert raw[key].items() >= value.items()
+            else:
+                assert raw[key] == value, key
+        assert client.responses.with_raw_response.retrieve(raw["id"]).http_response.json() == raw
+    events = [json.loads(line[6:]) for line in raw_response(client, stream=True, **asked).iter_lines() if line.startswith("data: ")]
+    for number, event in enumerate(events):
+        assert event["sequence_number"] == number
+        TypeAdapter(ResponseStreamEvent).validate_python(event)
+    assert client.responses.with_raw_response.retrieve(events[-1]["response"]["id"]).http_response.json() == events[-1]["response"]
+
+
+@pytest.mark.parametrize("asked, stored", [({}, True), ({"store": True}, True), ({"store": False}, False)])
+def test_store_is_what_was_asked(client, asked, stored):
+    answer = client.responses.create(model=MODEL, input="hi", max_output_tokens=4, **asked)
+    assert answer.to_dict()["store"] is stored
+    if stored:
+        assert client.responses.retrieve(answer.id).to_dict()["store"] is True
+        client.responses.delete(answer.id)
+    for call in (client.responses.retrieve, client.responses.delete):
+        with pytest.raises(openai.NotFoundError):
+            call(answer.id)
+    with pytest.raises(openai.BadRequestError):
+        client.responses.create(model=MODEL, input="hi", previous_response_id=answer.id)
+
+
+def test_without_room_for_responses_none_says_it_is_stored(start_service):
+    own = openai.OpenAI(base_url=start_service("--store-mib", "0").url + "/v1", api_key="unused", max_retries=0)
+    answer = own.responses.create(model=MODEL, input="hi", max_output_tokens=4)
+    assert answer.to_dict()["store"] is False
+    with pytest.raises(openai.NotFoundError):
+        own.responses.retrieve(answer.id)
 
 
 def test_responses_stream(client):

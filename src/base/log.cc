@@ -4,14 +4,17 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <string>
+#include <utility>
 
 #include "base/clock.h"
+#include "base/log_sink.h"
 
 namespace deepinfer {
 namespace {
 std::atomic<LogLevel> least_level{LogLevel::kInfo};
 std::atomic<LogFormat> log_format{LogFormat::kHuman};
+std::atomic<int64_t> num_lost{0};
+std::shared_ptr<LogSink> log_sink;  // with the atomic functions
 constexpr const char* kLevelNames[] = {"debug", "info", "warning", "error"};
 
 std::string human_line(LogLevel level, std::string_view message, const Json::Object& fields) {
@@ -38,13 +41,23 @@ void set_log(LogLevel least, LogFormat format) {
   log_format = format;
 }
 
+std::string log_text(LogLevel level, std::string_view message, const Json::Object& fields) {
+  const bool is_json = log_format.load() == LogFormat::kJson;
+  return (is_json ? json_line(level, message, fields) : human_line(level, message, fields)) + "\n";
+}
+
+void set_log_sink(std::shared_ptr<LogSink> sink) { std::atomic_store(&log_sink, std::move(sink)); }
+
+void add_lost_log_lines(int64_t count) { num_lost += count; }
+
+int64_t num_lost_log_lines() { return num_lost; }
+
 void log_line(LogLevel level, std::string_view message, const Json::Object& fields) {
   if (level < least_level.load()) return;
-  const std::string line =
-      (log_format.load() == LogFormat::kJson ? json_line(level, message, fields) : human_line(level, message, fields)) +
-      "\n";
-  // One write per line keeps lines of several threads whole; a failing stderr has nowhere to be reported.
-  [[maybe_unused]] const ssize_t written = ::write(2, line.data(), line.size());
+  const std::string line = log_text(level, message, fields);
+  if (const auto sink = std::atomic_load(&log_sink)) return sink->push(line);
+  // One write per line keeps lines of several threads whole.
+  if (::write(2, line.data(), line.size()) != static_cast<ssize_t>(line.size())) add_lost_log_lines(1);
 }
 
 }  // namespace deepinfer

@@ -20,11 +20,12 @@ namespace {
 // One answer as it comes: where it ends, and the events in it.
 class AnswerScanner {
  public:
-  // Reads what belongs to the answer, calls on_event for each event, returns the bytes used.
-  template <typename OnEvent>
-  size_t read(std::string_view bytes, const OnEvent& on_event) {
+  // Reads what belongs to the answer, calls on_event for each event and on_mark for each mark, returns the bytes used.
+  template <typename OnEvent, typename OnMark>
+  size_t read(std::string_view bytes, char mark, const OnEvent& on_event, const OnMark& on_mark) {
+    const auto on_char = [&](char c) { read_char(c, mark, on_event, on_mark); };
     size_t used = 0;
-    while (used < bytes.size() && !is_done_) used += step(bytes.substr(used), on_event);
+    while (used < bytes.size() && !is_done_) used += step(bytes.substr(used), on_char);
     return used;
   }
   bool is_done() const { return is_done_; }
@@ -34,8 +35,8 @@ class AnswerScanner {
  private:
   enum class Place { kHead, kBody, kSize, kChunk, kChunkEnd };
 
-  template <typename OnEvent>
-  size_t step(std::string_view bytes, const OnEvent& on_event) {
+  template <typename OnChar>
+  size_t step(std::string_view bytes, const OnChar& on_char) {
     switch (place_) {
       case Place::kHead: return line(bytes, "\r\n\r\n", [this] { read_head(); });
       case Place::kSize: return line(bytes, "\r\n", [this] { read_size(); });
@@ -48,7 +49,7 @@ class AnswerScanner {
       case Place::kChunk: break;
     }
     const std::string_view piece = bytes.substr(0, left_);
-    for (const char c : piece) read_char(c, on_event);
+    for (const char c : piece) on_char(c);
     left_ -= piece.size();
     if (left_ == 0 && place_ == Place::kBody) is_done_ = true;
     if (left_ == 0 && place_ == Place::kChunk) place_ = Place::kChunkEnd;
@@ -56,9 +57,10 @@ class AnswerScanner {
   }
 
   // An empty line ends an event; one that begins with ':' is a comment.
-  template <typename OnEvent>
-  void read_char(char c, const OnEvent& on_event) {
+  template <typename OnEvent, typename OnMark>
+  void read_char(char c, char mark, const OnEvent& on_event, const OnMark& on_mark) {
     if (c != '\n') {
+      if (c == mark && has_data_) on_mark(num_marks_++);
       if (line_bytes_++ == 0 && c == 'd') has_data_ = true;
       return;
     }
@@ -103,7 +105,7 @@ class AnswerScanner {
   int status_ = 0;
   size_t left_ = 0;  // of the body or chunk
   bool is_last_ = false, is_done_ = false, has_data_ = false;
-  int64_t line_bytes_ = 0, num_events_ = 0;
+  int64_t line_bytes_ = 0, num_events_ = 0, num_marks_ = 0;
 };
 
 class Load {
@@ -189,12 +191,16 @@ class Load {
     if (received < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (received <= 0) return close(one, true);
     figures_.num_bytes += received;
-    const int64_t now_ns = options_.on_event ? clock_.monotonic_ns() : 0;
-    one.answer.read({buffer_.data(), static_cast<size_t>(received)}, [&](int64_t event) {
+    const int64_t now_ns = options_.on_event || options_.on_mark ? clock_.monotonic_ns() : 0;
+    const auto on_event = [&](int64_t event) {
       ++figures_.num_events;
       ++figures_.events_of[static_cast<size_t>(i)];
       if (options_.on_event) options_.on_event(i, event, now_ns);
-    });
+    };
+    const auto on_mark = [&](int64_t number) {
+      if (options_.on_mark) options_.on_mark(i, number, now_ns);
+    };
+    one.answer.read({buffer_.data(), static_cast<size_t>(received)}, options_.mark, on_event, on_mark);
     if (!one.answer.is_done()) return;
     ++figures_.num_answers;
     if (!one.answer.is_ok()) ++figures_.num_errors;

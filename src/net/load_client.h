@@ -22,6 +22,10 @@ struct LoadOptions {
   std::function<std::string(int connection)> request;  // the whole message, made once for each connection
   // Each event of a stream that is no comment: its number in the answer, from 0.
   std::function<void(int connection, int64_t event, int64_t now_ns)> on_event;
+  // Each time the character `mark` stands in a line of data: its number in the answer, from 0. Where several tokens
+  // share an event, marks tell them apart.
+  char mark = '\0';
+  std::function<void(int connection, int64_t number, int64_t now_ns)> on_mark;
   std::function<void(int connection, int64_t now_ns)> on_sent;
 };
 

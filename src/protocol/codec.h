@@ -32,8 +32,10 @@ struct ResponseContext {
   bool logprobs = false;
   bool recipe_compatible = false;  // byte shapes of the original where ours say more
   // Responses. `echo` holds the settings a response object repeats, as sent: instructions, max_output_tokens,
-  // reasoning, temperature, text, tool_choice, tools, top_logprobs, top_p, user.
+  // reasoning, temperature, text, tool_choice, tools, top_logprobs, top_p, user; ours also metadata,
+  // parallel_tool_calls, previous_response_id, prompt_cache_key, safety_identifier.
   Json echo;
+  bool stores = false;  // the answer is to be kept for GET and previous_response_id
   std::map<std::string, std::pair<std::string, std::string>> namespaced_tools;  // flattened name -> namespace, own name
   std::set<std::string> custom_tools;  // names declared as custom: calls are reported as custom_tool_call
   bool client_tool_search = false;     // calls of `tool_search` are reported as tool_search_call

@@ -186,6 +186,30 @@ TEST(BeyondRecipe, OutputsMayAnswerCallsOfAnEarlierResponse) {
   expect_refused(decode("responses", body, recipe), "input[0].call_id");
 }
 
+TEST(BeyondRecipe, ResponsesAreStoredUnlessAskedNotTo) {
+  const auto stores = [](const std::string& members, const DecodeOptions& options = {}) {
+    const Outcome outcome =
+        decode("responses", R"({"model":"DeepSeek-V4.1-Flash","input":"a")" + members + "}", options);
+    EXPECT_FALSE(outcome.refusal);
+    return outcome.request.response.stores;
+  };
+  EXPECT_TRUE(stores(""));
+  EXPECT_TRUE(stores(R"(,"store":null)"));
+  EXPECT_TRUE(stores(R"(,"store":true)"));
+  EXPECT_FALSE(stores(R"(,"store":false)"));
+  DecodeOptions recipe;
+  recipe.recipe_compatible = true;
+  EXPECT_FALSE(stores(R"(,"store":true)", recipe));
+  expect_refused(decode("responses", R"({"model":"m","input":"a","store":"yes"})"), "store");
+}
+
+TEST(BeyondRecipe, WhatOnlyItsMakersServersKeepIsRefused) {
+  for (const char* name : {"conversation", "prompt"})
+    expect_refused(
+        decode("responses", fmt::format(R"({{"model":"DeepSeek-V4.1-Flash","input":"a","{}":{{"id":"x"}}}})", name)),
+        name);
+}
+
 TEST(BeyondRecipe, QuickTasksBelongToV4) {
   const std::string messages = R"([{"role":"user","content":"a","task":"title"}])";
   expect_refused(decode("chat", chat("", messages)), "messages[0].task");

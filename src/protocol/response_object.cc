@@ -30,7 +30,8 @@ std::string_view status_name(ResponseObject::Status status) {
 
 }  // namespace
 
-ResponseObject::ResponseObject(const ResponseContext& context, const ResponseIdentity& identity) {
+ResponseObject::ResponseObject(const ResponseContext& context, const ResponseIdentity& identity)
+    : recipe_compatible_(context.recipe_compatible) {
   const Json& echo = context.echo;
   head_ = "{\"id\":";
   append_json_string(head_, identity.id);
@@ -44,9 +45,12 @@ ResponseObject::ResponseObject(const ResponseContext& context, const ResponseIde
   append_setting(tail_, echo, "parallel_tool_calls", "true");
   tail_ += ",\"presence_penalty\":0.0";
   append_setting(tail_, echo, "previous_response_id", "null");
-  tail_ += ",\"prompt_cache_key\":null,\"prompt_cache_retention\":null";
+  append_setting(tail_, echo, "prompt_cache_key", "null");
+  tail_ += ",\"prompt_cache_retention\":null";
   append_setting(tail_, echo, "reasoning", "{\"effort\":null,\"summary\":null}");
-  tail_ += ",\"safety_identifier\":null,\"service_tier\":\"default\",\"store\":false";
+  append_setting(tail_, echo, "safety_identifier", "null");
+  tail_ += ",\"service_tier\":\"default\",\"store\":";
+  tail_ += context.stores ? "true" : "false";
   append_setting(tail_, echo, "temperature", "1.0");
   append_setting(tail_, echo, "text", "{\"format\":{\"type\":\"text\"},\"verbosity\":null}");
   append_setting(tail_, echo, "tool_choice", "\"auto\"");
@@ -54,7 +58,8 @@ ResponseObject::ResponseObject(const ResponseContext& context, const ResponseIde
   append_setting(tail_, echo, "top_logprobs", "0");
   append_setting(tail_, echo, "top_p", "1.0");
   tail_ += ",\"truncation\":\"disabled\"";
-  append_setting(user_, echo, "user", "null");
+  append_setting(end_, echo, "user", "null");
+  append_setting(end_, echo, "metadata", "{}");
 }
 
 void ResponseObject::append(std::string& out, const State& state) const {
@@ -89,7 +94,7 @@ void ResponseObject::append(std::string& out, const State& state) const {
     append_number(out, state.usage->num_prompt_tokens);
     out += ",\"input_tokens_details\":{\"cached_tokens\":";
     append_number(out, state.usage->num_cached_tokens);
-    out += '}';
+    out += recipe_compatible_ ? "}" : ",\"cache_write_tokens\":0}";  // the official package expects it
     append_member(out, "output_tokens", state.usage->num_output_tokens);
     out += ",\"output_tokens_details\":{\"reasoning_tokens\":";
     append_number(out, state.usage->num_reasoning_tokens);
@@ -97,8 +102,8 @@ void ResponseObject::append(std::string& out, const State& state) const {
     append_member(out, "total_tokens", state.usage->num_prompt_tokens + state.usage->num_output_tokens);
     out += '}';
   }
-  out += user_;
-  out += ",\"metadata\":{}}";
+  out += end_;
+  out += '}';
 }
 
 }  // namespace deepinfer

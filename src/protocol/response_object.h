@@ -29,10 +29,11 @@ class ResponseObject {
   void append(std::string& out, const State& state) const;
 
  private:
+  bool recipe_compatible_;
   std::string head_;      // up to the status
   std::string settings_;  // from `instructions` to `moderation`
   std::string tail_;      // from `parallel_tool_calls` to `truncation`
-  std::string user_;
+  std::string end_;       // `user` and `metadata`
 };
 
 }  // namespace deepinfer

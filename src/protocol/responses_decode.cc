@@ -39,6 +39,7 @@ class Decoder {
 
   Refusal decode() {
     REFUSE_IF(choose_model(request_, options_, chat_));
+    REFUSE_IF(refuse_kept_elsewhere());
     set_echo();
     if (const Json* id = options_.recipe_compatible ? nullptr : member(request_, "previous_response_id"))
       chat_.previous_response_id = id->as_string();
@@ -70,6 +71,15 @@ class Decoder {
   }
 
  private:
+  // What only its maker's servers keep: leaving it out unsaid would answer another question.
+  Refusal refuse_kept_elsewhere() const {
+    if (options_.recipe_compatible) return {};
+    for (const char* name : {"conversation", "prompt"})
+      if (member(request_, name))
+        return refuse(fmt::format("{}: there are none here; send the turns, or previous_response_id", name), name);
+    return {};
+  }
+
   void choose_thinking() {
     ThinkingWish wish;
     if (const Json* reasoning = member(request_, "reasoning")) wish.effort = reasoning->find("effort");
@@ -332,7 +342,9 @@ class Decoder {
     Json& echo = out_.response.echo;
     for (const char* key : {"instructions", "max_output_tokens", "top_logprobs", "user"}) echo_if_present(key);
     if (!options_.recipe_compatible)
-      for (const char* key : {"previous_response_id", "parallel_tool_calls"}) echo_if_present(key);
+      for (const char* key :
+           {"metadata", "parallel_tool_calls", "previous_response_id", "prompt_cache_key", "safety_identifier"})
+        echo_if_present(key);
     for (const char* key : {"temperature", "top_p"})
       if (const auto value = float_member(request_, key)) echo.set(key, shortest(*value));
     if (const Json* reasoning = member(request_, "reasoning")) {
@@ -375,6 +387,8 @@ class Decoder {
     context.thinking = chat_.conversation.thinking;
     context.logprobs = chat_.inference.logprobs;
     context.recipe_compatible = options_.recipe_compatible;
+    const Json* store = member(request_, "store");
+    context.stores = !options_.recipe_compatible && (!store || store->as_bool());
   }
 
   Json& request_;

@@ -110,6 +110,10 @@ Shape request(bool recipe_compatible) {
   if (!recipe_compatible) {
     fields.push_back({"previous_response_id", Shape::text()});
     fields.push_back({"parallel_tool_calls", Shape::boolean()});
+    fields.push_back({"store", Shape::boolean()});
+    fields.push_back({"metadata", Shape::map(Shape::text())});
+    for (const char* name : {"prompt_cache_key", "safety_identifier"}) fields.push_back({name, Shape::text()});
+    for (const char* name : {"conversation", "prompt"}) fields.push_back({name, Shape::any()});  // refused by name
   }
   return Shape::record(std::move(fields));
 }

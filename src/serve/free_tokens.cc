@@ -100,6 +100,7 @@ bool FreeTokens::wait_for_round(std::unique_lock<std::mutex>& lock) {
 }
 
 bool FreeTokens::give(SequenceId id, Live& live) {
+  if (live.client % pace_.num_parts != round_idx_ % pace_.num_parts) return false;
   if (pace_.may_give && !pace_.may_give(live.client, live.num_given)) return false;
   if (pace_.on_give) pace_.on_give(live.client, live.num_given, clock_.monotonic_ns());
   ++num_given_a_round_;
@@ -124,6 +125,7 @@ void FreeTokens::run() {
       else ++at;
     }
     next_round_ns_ += pace_.round_ns;
+    ++round_idx_;
     lock.lock();
     num_given_ += num_given_a_round_;
   }

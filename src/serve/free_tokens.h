@@ -20,6 +20,7 @@ namespace deepinfer {
 // they do: the source's thread may still be inside when another pace is set.
 struct FreeTokensPace {
   int64_t round_ns = 0;                                     // 0: no time between rounds
+  int num_parts = 1;                                        // a round gives to clients of one residue, in turn
   std::function<bool(int client, int64_t token)> may_give;  // null: always
   std::function<void(int client, int64_t token, int64_t now_ns)> on_give;
 };
@@ -52,9 +53,9 @@ class FreeTokens final : public TokenSource {
 
   const TokenId token_;
   const Clock& clock_;
-  std::map<SequenceId, Live> live_;  // the thread's own, as are the next three
+  std::map<SequenceId, Live> live_;  // the thread's own, as are the next four
   FreeTokensPace pace_;
-  int64_t next_round_ns_ = 0;
+  int64_t next_round_ns_ = 0, round_idx_ = 0;
   int64_t num_given_a_round_ = 1;
 
   mutable std::mutex mutex_;  // guards what stands below

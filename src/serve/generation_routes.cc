@@ -15,19 +15,6 @@
 namespace deepinfer {
 namespace {
 
-// A client's own copy of `store: false` is rare, and reading a large body twice is not cheap.
-bool asks_not_to_store(const std::string& body) {
-  if (body.find("\"store\"") == std::string::npos) return false;
-  JsonLimits limits;
-  limits.refuse_duplicate_keys = false;
-  limits.wide_integers = true;
-  limits.bytes_max = body.size();
-  const auto json = parse_json(body, limits);
-  if (!json.ok()) return false;
-  const Json* store = json.value().find("store");
-  return store && store->is_bool() && !store->as_bool();
-}
-
 const char* id_prefix(Protocol protocol) {
   switch (protocol) {
     case Protocol::kResponses: return "resp_";
@@ -93,7 +80,9 @@ Refusal Service::prepare_chat(Call& call, const std::string& body, AnswerSetup& 
   if (Refusal refusal = codec->decode(body, decode_options_, decoded)) return refusal;
   REFUSE_IF(read_images(call, decoded.chat.conversation));
   if (Refusal refusal = continue_stored(call, decoded, decoded.chat)) return refusal;
-  const bool stores = codec->protocol == Protocol::kResponses && !asks_not_to_store(body);
+  // The object says what will be: with no room for any response none is stored.
+  bool& stores = decoded.response.stores;
+  stores = stores && options_.store_bytes_max > 0 && options_.store_ttl_ns > 0;
   ResponseIdentity identity{.id = id_prefix(codec->protocol) + entropy_hex(12),
                             .model = decoded.chat.model,
                             .created_s = clock_.unix_ns() / 1'000'000'000,

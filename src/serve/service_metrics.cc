@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace deepinfer {
 namespace {
 
@@ -144,6 +146,7 @@ std::string ServiceMetrics::text(const StepLoopSnapshot& loop, const HttpServerC
   append_loop(page, loop);
   append_cache(page, loop);
   append_http(page, http);
+  page.one("deepinfer_log_lines_lost_total", "counter", "Log lines that could not be written.", num_lost_log_lines());
   const std::lock_guard lock(mutex_);
   page.one("vllm:prompt_tokens_total", "counter", "Prompt tokens of finished requests.", num_prompt_tokens_);
   page.one("vllm:generation_tokens_total", "counter", "Output tokens of finished requests.", num_output_tokens_);

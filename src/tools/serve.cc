@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/log_queue.h"
 #include "base/sha256.h"
 #include "serve/options.h"
 #include "serve/service.h"
@@ -181,15 +182,12 @@ void announce(const ServeArguments& arguments, const Service& service, const std
             {"concurrency", inference.engine().options().lanes_max},
             {"kv_blocks", inference.engine().options().blocks_max},
             {"admin_port", service.admin_port()}});
-  // Not printed by {fmt}, for which a log on a full disk would be an exception.
   if (arguments.log == "human")
-    std::fputs(
-        fmt::format("try: curl {}{}/v1/chat/completions{} -H 'Content-Type: application/json' -d '{{\"model\":\"{}\","
-                    "\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"stream\":true}}'\n",
-                    is_secure ? "--cacert " + arguments.tls_cert + " " : "", url,
-                    arguments.api_keys.empty() ? "" : " -H \"Authorization: Bearer $KEY\"", name)
-            .c_str(),
-        stderr);
+    log_line(LogLevel::kInfo,
+             fmt::format("try: curl {}{}/v1/chat/completions{} -H 'Content-Type: application/json' -d '{{\"model\":"
+                         "\"{}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"stream\":true}}'",
+                         is_secure ? "--cacert " + arguments.tls_cert + " " : "", url,
+                         arguments.api_keys.empty() ? "" : " -H \"Authorization: Bearer $KEY\"", name));
   fmt::print("ready {}\n", url);
   std::fflush(stdout);
 }
@@ -214,6 +212,7 @@ Status run_until_stopped(const ServeArguments& arguments, Service& service, Stop
 
 Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
   set_log(LogLevel::kInfo, arguments.log == "json" ? LogFormat::kJson : LogFormat::kHuman);
+  const LogQueue log_queue;  // no request waits for its log line
   raise_descriptor_limit();
   const SystemClock clock;
   const int64_t begin_ns = clock.monotonic_ns();
