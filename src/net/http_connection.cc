@@ -81,8 +81,9 @@ void HttpConnection::start() {
   socket_.set_option(asio::ip::tcp::no_delay(true), error);
   socket_.non_blocking(true, error);
   loop_->connections.insert(shared_from_this());
-  if (loop_->draining) return close();
+  if (loop_->stopping) return close();
   set_deadline(tls_ ? shared_->options.head_timeout_ns : shared_->options.idle_timeout_ns);
+  if (loop_->draining) drain();
   read();
 }
 
@@ -163,7 +164,7 @@ bool HttpConnection::open_sealed(std::string_view bytes, std::string& plain) {
 
 void HttpConnection::update_read_deadline() {
   const HttpServerOptions& options = shared_->options;
-  if (!parser_.has_begun()) return set_deadline(options.idle_timeout_ns);
+  if (!parser_.has_begun()) return set_deadline(draining_ ? kLingerNs : options.idle_timeout_ns);
   if (!parser_.has_head()) {
     read_deadline_ns_ = request_begin_ns_ + options.head_timeout_ns;
     return;
@@ -372,9 +373,14 @@ void HttpConnection::linger() {
   read();
 }
 
+// What has come is answered, a new connection may still say what it came for, and one that rests between requests ends.
 void HttpConnection::drain() {
   draining_ = true;
-  if (answering_ == 0 && !close_after_write_ && !lingering_) close();
+  if (closed_ || answering_ != 0 || close_after_write_ || lingering_ || parser_.has_begun()) return;
+  error_code error;
+  if (socket_.available(error) > 0 && !error) return;  // closing over unread bytes would reset the connection
+  if (num_requests_ > 0) return close();
+  set_deadline(kLingerNs);
 }
 
 void HttpConnection::close() {

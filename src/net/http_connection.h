@@ -37,7 +37,7 @@ struct HttpServerShared {
 struct HttpEventLoop {
   boost::asio::io_context io{1};
   std::atomic<bool> stopped{false};
-  bool draining = false;
+  bool draining = false, stopping = false;
   std::unordered_set<std::shared_ptr<HttpConnection>> connections;
   // Any thread. What is posted runs in order, on the loop's thread.
   void post(std::function<void()> work);
@@ -54,7 +54,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   ~HttpConnection();
 
   void start();
-  void drain();  // no further request; closes now when none is being answered
+  void drain();  // no request beyond those that have begun to arrive
   void close();  // at once
   void check_deadline(int64_t now_ns);
 

@@ -41,7 +41,7 @@ class EventThread {
 
   void stop() {
     asio::post(loop->io, [this] {
-      loop->draining = true;
+      loop->stopping = true;
       const auto connections = loop->connections;
       for (const auto& connection : connections) connection->close();
       tick_.cancel();
@@ -117,9 +117,9 @@ struct HttpServer::Parts {
   void accept() {
     EventThread& target = *threads[next_thread++ % threads.size()];
     acceptor->async_accept(target.loop->io, [this, &target](const error_code& error, tcp::socket socket) {
+      if (!error) take(target, std::move(socket));  // it may have come just before the listener closed
       if (!acceptor->is_open()) return;
       if (error) return wait_for_descriptors();
-      take(target, std::move(socket));
       accept();
     });
   }
@@ -146,11 +146,20 @@ struct HttpServer::Parts {
     asio::post(target.loop->io, [connection] { connection->start(); });
   }
 
+  // Closing the listener resets whoever waits in its queue: they are taken first.
   void stop_listening() {
     asio::post(threads[0]->loop->io, [this] {
       error_code error;
+      acceptor->non_blocking(true, error);
+      while (!error) {
+        EventThread& target = *threads[next_thread++ % threads.size()];
+        tcp::socket socket(target.loop->io);
+        acceptor->accept(socket, error);
+        if (!error) take(target, std::move(socket));
+      }
       acceptor->close(error);
       retry->cancel();
+      is_listening = false;
     });
   }
 
@@ -161,6 +170,7 @@ struct HttpServer::Parts {
   size_t next_thread = 0;
   int port = 0;
   bool is_stopped = false;
+  std::atomic<bool> is_listening{true};
 };
 
 HttpServer::HttpServer() = default;
@@ -194,7 +204,7 @@ void HttpServer::drain() {
   for (auto& thread : parts_->threads) thread->drain();
 }
 
-bool HttpServer::is_drained() const { return parts_->shared->num_connections == 0; }
+bool HttpServer::is_drained() const { return !parts_->is_listening && parts_->shared->num_connections == 0; }
 
 void HttpServer::stop() {
   if (!parts_ || parts_->is_stopped) return;

@@ -54,7 +54,7 @@ class HttpServer {
   int port() const;
   HttpServerCounts counts() const;
 
-  // Takes no new connection or request; answers under way are finished, then their connections close.
+  // Takes no new connection or request. What clients had sent by then is answered, then their connections close.
   void drain();
   bool is_drained() const;  // after drain(): no connection is left
   // Reads the TLS files again; connections made from now on see them. On an error the old ones stay.

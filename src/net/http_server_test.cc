@@ -48,6 +48,12 @@ class HttpServerTest : public testing::Test {
       const std::lock_guard lock(mutex_);
       held_.push_back(exchange);
       changed_.notify_all();
+    } else if (request.path == "/block") {  // keeps its event thread
+      std::unique_lock lock(mutex_);
+      is_blocked_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return !is_blocked_; });
+      exchange->respond({200, {}, "unblocked"});
     } else if (request.path == "/flood") {
       flood(exchange);
     }  // anything else is dropped
@@ -91,6 +97,7 @@ class HttpServerTest : public testing::Test {
   std::condition_variable changed_;
   std::vector<std::shared_ptr<HttpExchange>> held_;
   int num_closed_ = 0;
+  bool is_blocked_ = false;
   std::atomic<size_t> queued_max_{0};
   std::unique_ptr<HttpServer> server_;
 };
@@ -238,6 +245,49 @@ TEST_F(HttpServerTest, DrainFinishesWhatRunsAndTakesNothingNew) {
   running.close();
   EXPECT_TRUE(wait_drained());
   EXPECT_FALSE(HttpClient::connect("127.0.0.1", server_->port(), 500).ok());
+}
+
+TEST_F(HttpServerTest, DrainAnswersWhatHadBegunToArrive) {
+  start();
+  HttpClient half = client();
+  ASSERT_TRUE(half.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhe").ok());
+  ASSERT_TRUE(wait_until([&] { return server_->counts().num_body_bytes == 5; }));
+  server_->drain();
+  EXPECT_FALSE(server_->is_drained());
+  ASSERT_TRUE(half.send("llo").ok());
+  const auto response = half.receive();
+  ASSERT_TRUE(response.ok());
+  EXPECT_EQ(response.value().body, "POST hello");
+  EXPECT_EQ(response.value().field("Connection"), "close");
+  half.close();
+  EXPECT_TRUE(wait_drained());
+}
+
+// Clients that wait in the listener's queue, and one whose request lies unread, while the only event thread is busy.
+TEST_F(HttpServerTest, DrainResetsNobodyWhoHadSentARequest) {
+  start();
+  HttpClient known = client(), busy = client();
+  ASSERT_TRUE(known.request("GET", "/echo").ok());
+  ASSERT_TRUE(busy.send("GET /block HTTP/1.1\r\nHost: h\r\n\r\n").ok());
+  ASSERT_TRUE(wait_until([&] { return is_blocked_; }));
+  std::vector<HttpClient> waiting;
+  for (int i = 0; i < 5; ++i) waiting.push_back(client());
+  for (HttpClient& c : waiting) ASSERT_TRUE(c.send("GET /echo HTTP/1.1\r\nHost: h\r\n\r\n").ok());
+  ASSERT_TRUE(known.send("GET /echo HTTP/1.1\r\nHost: h\r\n\r\n").ok());
+  server_->drain();
+  EXPECT_FALSE(server_->is_drained());
+  {
+    const std::lock_guard lock(mutex_);
+    is_blocked_ = false;
+    changed_.notify_all();
+  }
+  EXPECT_EQ(busy.receive().value().body, "unblocked");
+  EXPECT_EQ(known.receive().value().status, 200);
+  for (HttpClient& c : waiting) EXPECT_EQ(c.receive().value().status, 200);
+  waiting.clear();
+  known.close();
+  busy.close();
+  EXPECT_TRUE(wait_drained());
 }
 
 TEST_F(HttpServerTest, AddressesThatCannotBeBoundAreErrors) {

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/philox.h"
 #include "store/driver_dir.h"
@@ -115,6 +116,17 @@ class StoreTest : public testing::Test {
       EXPECT_EQ(std::memcmp(out.data() + b * kBlock, expected.data(), kBlock), 0) << "block " << begin + b;
     }
     EXPECT_EQ(static_cast<int64_t>(got.fast_replay.size()), got.num_blocks);
+    return got;
+  }
+  // The first ten good rows end a read, so a row that comes last is never looked at: here the others wait for this one.
+  StoreGet read_answered_first_by(size_t device, const Chain& chain) {
+    for (size_t i = 0; i < faults_.size(); ++i) faults_[i].silent = i != device;
+    std::thread release([this, device, num_before = faults_[device].num_answered.load()] {
+      while (faults_[device].num_answered == num_before) std::this_thread::yield();
+      for (DeviceFaults& faults : faults_) faults.silent = false;
+    });
+    StoreGet got = read(chain);
+    release.join();
     return got;
   }
   int64_t num_found(const Chain& chain) { return store_->lookup(store_->scope(kScope), chain.keys, false).num_blocks; }
@@ -236,6 +248,7 @@ TEST_F(StoreTest, FlippedBitsOnTwoDevicesAreMendedOnRead) {
 }
 
 TEST_F(StoreTest, DamageOnDiskIsRepairedWhereItStands) {
+  options_.read_timeout_ns = 60'000'000'000;
   open(12);
   const Chain chain = chain_of(6, 32);
   store(chain);
@@ -246,7 +259,8 @@ TEST_F(StoreTest, DamageOnDiskIsRepairedWhereItStands) {
     std::fputc(0xa5, f);
     std::fclose(f);
   }
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(read(chain).num_blocks, 32);  // which eleven are asked changes
+  EXPECT_EQ(read_answered_first_by(2, chain).num_blocks, 32);
+  EXPECT_EQ(store_->stats().num_damaged_shards, 1);
   store_->maintain();
   EXPECT_GE(store_->stats().num_repaired, 1);
   const ScrubReport report = store_->scrub([](int64_t, int64_t) { return true; });

@@ -52,14 +52,19 @@ DeviceOperation FaultyDevice::read(SegmentId segment, int64_t offset, int64_t nu
   if (faults_.dead || faults_.unreadable) {
     done({.status = faults_.dead ? unavailable(name() + ": connection refused") : corruption(name() + ": read error"),
           .buffer = std::move(buffer)});
+    ++faults_.num_answered;
     return {};
   }
-  return device_->read(segment, offset, num_bytes, std::move(buffer), [this, done](DeviceReply reply) {
+  const auto answer = [&faults = faults_, done = std::move(done)](DeviceReply reply) {
+    done(std::move(reply));
+    ++faults.num_answered;
+  };
+  return device_->read(segment, offset, num_bytes, std::move(buffer), [this, answer](DeviceReply reply) {
     const int64_t bit = faults_.flip_bit;
     if (bit >= 0 && bit / 8 < reply.num_bytes) reply.buffer.data()[bit / 8] ^= static_cast<uint8_t>(1 << (bit % 8));
-    if (!faults_.silent && faults_.delay_ns == 0) return done(std::move(reply));
+    if (!faults_.silent && faults_.delay_ns == 0) return answer(std::move(reply));
     auto kept = std::make_shared<DeviceReply>(std::move(reply));
-    hold([kept, done] { done(std::move(*kept)); });
+    hold([kept, answer] { answer(std::move(*kept)); });
   });
 }
 

@@ -22,6 +22,7 @@ struct DeviceFaults {
   std::atomic<int64_t> delay_ns{0};     // of every answer to a read
   std::atomic<int64_t> flip_bit{-1};    // this bit of what is read is wrong (counted within each read)
   std::atomic<int64_t> num_reads{0}, num_writes{0};
+  std::atomic<int64_t> num_answered{0};  // reads whose answer has been handed over
 };
 
 class FaultyDevice final : public ShardDevice {

@@ -198,8 +198,8 @@ Status run_until_stopped(const ServeArguments& arguments, Service& service, Stop
     if (signals.take_reload()) reload(arguments, service);
     TRY(service.failure());
   }
-  log_line(LogLevel::kInfo, "draining", {{"running", service.snapshot().num_running}});
   service.drain();
+  log_line(LogLevel::kInfo, "draining", {{"running", service.snapshot().num_running}});
   const SystemClock clock;
   const int64_t end_ns = clock.monotonic_ns() + arguments.drain_s * 1'000'000'000;
   timespec pause{0, 20'000'000};
