@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "store/faulty_device.h"
 
-#include <time.h>
-
 #include "base/clock.h"
 
 namespace deepinfer {
+namespace {
+
+constexpr std::chrono::microseconds kLookEvery{200};  // while something is held: whoever ends a fault tells nobody
+
+}  // namespace
 
 FaultyDevice::FaultyDevice(std::unique_ptr<ShardDevice> device, DeviceFaults& faults)
     : faults_(faults), device_(std::move(device)), thread_([this] { run_held(); }) {}
@@ -15,14 +18,18 @@ FaultyDevice::~FaultyDevice() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
+  changed_.notify_one();
   thread_.join();
   device_.reset();
 }
 
 // Runs later: after the delay, and not while the device is silent.
 void FaultyDevice::hold(std::function<void()> work) {
-  const std::lock_guard lock(mutex_);
-  held_.push_back({SystemClock().monotonic_ns() + faults_.delay_ns, std::move(work)});
+  {
+    const std::lock_guard lock(mutex_);
+    held_.push_back({SystemClock().monotonic_ns() + faults_.delay_ns, std::move(work)});
+  }
+  changed_.notify_one();
 }
 
 void FaultyDevice::run_held() {
@@ -30,7 +37,8 @@ void FaultyDevice::run_held() {
     std::vector<std::function<void()>> due;
     bool stopping = false;
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !held_.empty(); });
       stopping = stopping_;
       const int64_t now_ns = SystemClock().monotonic_ns();
       std::erase_if(held_, [&](Held& held) {
@@ -41,8 +49,7 @@ void FaultyDevice::run_held() {
     }
     for (const auto& work : due) work();
     if (stopping) return;
-    const timespec pause{0, 200'000};
-    nanosleep(&pause, nullptr);
+    if (due.empty()) std::this_thread::sleep_for(kLookEvery);
   }
 }
 
@@ -76,10 +83,15 @@ void FaultyDevice::write(SegmentId segment, int64_t offset, PageBuffer buffer, i
           .buffer = std::move(buffer)});
     return;
   }
-  if (!faults_.silent) return device_->write(segment, offset, std::move(buffer), num_bytes, std::move(done));
+  ++faults_.num_writing;
+  const auto answer = [&faults = faults_, done = std::move(done)](DeviceReply reply) {
+    --faults.num_writing;
+    done(std::move(reply));
+  };
+  if (!faults_.silent) return device_->write(segment, offset, std::move(buffer), num_bytes, answer);
   auto kept = std::make_shared<PageBuffer>(std::move(buffer));
-  hold([this, segment, offset, kept, num_bytes, done] {
-    device_->write(segment, offset, std::move(*kept), num_bytes, done);
+  hold([this, segment, offset, kept, num_bytes, answer] {
+    device_->write(segment, offset, std::move(*kept), num_bytes, answer);
   });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,7 @@ struct DeviceFaults {
   std::atomic<int64_t> flip_bit{-1};    // this bit of what is read is wrong (counted within each read)
   std::atomic<int64_t> num_reads{0}, num_writes{0};
   std::atomic<int64_t> num_answered{0};  // reads whose answer has been handed over
+  std::atomic<int64_t> num_writing{0};   // not answered yet: a store acknowledges before its last shard does
 };
 
 class FaultyDevice final : public ShardDevice {
@@ -48,6 +50,7 @@ class FaultyDevice final : public ShardDevice {
     std::function<void()> work;
   };
   std::mutex mutex_;  // guards held_ and stopping_
+  std::condition_variable changed_;
   std::vector<Held> held_;
   bool stopping_ = false;
   std::thread thread_;

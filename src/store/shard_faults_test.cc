@@ -63,6 +63,8 @@ class ShardFaults : public testing::Test {
     StoreOptions options;
     options.num_data_shards = 10;
     options.num_parity_shards = 2;
+    options.min_acks = 12;  // the tests take shards away as soon as the extents are there
+    options.read_timeout_ns = options.write_timeout_ns = 60 * kSecondNs;  // a slow machine is no failing shard
     auto opened = BlockStore::open(options, std::move(devices), clock_);
     EXPECT_TRUE(opened.ok()) << opened.status().message();
     store_ = std::move(opened).value();
