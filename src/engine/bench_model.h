@@ -24,7 +24,8 @@ struct BenchModel {
 };
 
 // options.model, or golden model A; on a GPU with `--set backend=cuda`, on its tensor cores with
-// `--set numerics=fast`. Token classes are a stand-in: a bench needs no tokenizer. With a profile its steps fill it.
+// `--set numerics=fast`, at a CPU level with `--set level=avx2`. Token classes are a stand-in: a bench needs no
+// tokenizer. With a profile its steps fill it.
 Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max,
                                     OpProfile* profile = nullptr);
 
@@ -37,7 +38,8 @@ class BenchBatch {
  public:
   BenchBatch(Engine& engine, int64_t num_sequences, int64_t blocks_each);
   Status prefill(int64_t context, int64_t chunk);  // logits of each last row
-  Status decode(bool drafts);                      // one row of every sequence
+  // `num_rows` rows of every sequence: its next token, and drafts to verify, none of which stands.
+  Status decode(bool drafts, int64_t num_rows = 1);
 
  private:
   Status run(const Batch& batch);
@@ -60,6 +62,12 @@ inline double expected_experts(double experts, double choices, double rows) {
   return experts * (1 - std::pow(1 - choices / experts, rows));
 }
 
+inline CpuLevel bench_level(const BenchOptions& options) {
+  const auto forced = options.extra.find("level");
+  const auto level = forced == options.extra.end() ? fastest_cpu_level() : parse_cpu_level(forced->second);
+  return std::min(level.value_or(fastest_cpu_level()), machine_cpu_level());
+}
+
 inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max,
                                            OpProfile* profile) {
   const SystemClock clock;
@@ -75,13 +83,13 @@ inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t 
   const auto backend = options.extra.find("backend");
   engine.target = backend != options.extra.end() && backend->second == "cuda"
                       ? Target{Backend::kCuda}
-                      : Target{Backend::kCpu, machine_cpu_level()};
+                      : Target{Backend::kCpu, bench_level(options)};
   const auto numerics = options.extra.find("numerics");
   engine.target.is_exact = numerics == options.extra.end() || numerics->second != "fast";
   engine.rows_max = rows_max;
   engine.profile = profile;
   engine.lanes_max = lanes_max;
-  engine.logits_rows_max = lanes_max;
+  engine.logits_rows_max = std::max<int64_t>(lanes_max, 64);
   engine.blocks_max = 16 * lanes_max;
   engine.context_max = 16 * kBlockTokens;
   ASSIGN_OR_RETURN(model.engine, Engine::open(model.weights, std::move(token_map), engine));
@@ -155,16 +163,18 @@ inline Status BenchBatch::prefill(int64_t context, int64_t chunk) {
   return {};
 }
 
-inline Status BenchBatch::decode(bool drafts) {
+inline Status BenchBatch::decode(bool drafts, int64_t num_rows) {
   Batch batch{.step = step_++};
+  const int64_t vocab = engine_.config().vocab_size;
   for (size_t s = 0; s < blocks_.size(); ++s) {
-    const int64_t row = static_cast<int64_t>(s);
-    batch.tokens.push_back(static_cast<TokenId>((position_ * 131 + row * 17) % engine_.config().vocab_size));
+    const int64_t begin = batch.num_rows();
+    for (int64_t i = 0; i < num_rows; ++i)
+      batch.tokens.push_back(static_cast<TokenId>(((position_ + i) * 131 + begin * 17) % vocab));
     batch.sequences.push_back({.lane = static_cast<int32_t>(s),
                                .blocks = &blocks_[s],
                                .position_begin = position_,
-                               .rows = {row, row + 1},
-                               .num_logits_rows = 1,
+                               .rows = {begin, begin + num_rows},
+                               .num_logits_rows = num_rows,
                                .draft = drafts});
   }
   ++position_;

@@ -35,7 +35,7 @@ namespace deepinfer {
 struct EngineOptions {
   int num_threads = 0;  // compute threads; 0 = one per usable CPU; of 4 and more, has_thread leaves one to the caller
   bool has_thread = false;                            // computes apart from the caller
-  Target target{Backend::kCpu, machine_cpu_level()};  // every CPU level and every device gives the same bits
+  Target target{Backend::kCpu, fastest_cpu_level()};  // every CPU level and every device gives the same bits
   CudaOptions cuda;                                   // of a kCuda target
   int64_t rows_max = 512;                             // rows of a step
   int64_t logits_rows_max = 64;                       // logits rows of a step

@@ -65,7 +65,7 @@ inline EngineOptions host_options() {
   options.lanes_max = 20;
   options.blocks_max = 64;
   options.context_max = 1024;
-  options.target = {Backend::kCpu, machine_cpu_level()};
+  options.target = {Backend::kCpu, fastest_cpu_level()};
   return options;
 }
 

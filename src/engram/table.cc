@@ -30,6 +30,9 @@ MappedEngramTable::MappedEngramTable(std::string name, const uint8_t* codes, con
       columns_(columns),
       scale_columns_(columns / 32) {
   CHECK(columns % 32 == 0);
+  if (!is_small()) return;
+  will_need(codes, num_rows * columns);
+  will_need(scales, num_rows * scale_columns_);
 }
 
 Status MappedEngramTable::read_rows(std::span<const int64_t> rows, uint8_t* codes, uint8_t* scales) const {
@@ -58,6 +61,7 @@ void MappedEngramTable::fetch_row(int64_t row) const {
 void MappedEngramTable::prefetch(std::span<const int64_t> rows) const {
   for (const int64_t row : rows) {
     CHECK(row >= 0 && row < num_rows_);
+    if (is_small()) continue;
     will_need(codes_ + row * columns_, columns_);
     will_need(scales_ + row * scale_columns_, scale_columns_);
   }

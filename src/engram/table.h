@@ -39,6 +39,9 @@ class MappedEngramTable final : public EngramTable {
 
  private:
   void fetch_row(int64_t row) const;
+  bool is_small() const { return num_rows_ * (columns_ + scale_columns_) <= kSmallBytes; }
+  // Asked for whole when opened: a call to the system for every row would cost more than such a table is worth.
+  static constexpr int64_t kSmallBytes = int64_t{64} << 20;
   std::string name_;
   const uint8_t* codes_;
   const uint8_t* scales_;

@@ -24,7 +24,7 @@ struct Machine {
   explicit Machine(const BenchOptions& options) : pool(std::max(1, options.num_threads)), context{&pool, &scratch} {
     const auto forced = options.extra.find("level");
     const std::optional<CpuLevel> parsed =
-        forced == options.extra.end() ? machine_cpu_level() : parse_cpu_level(forced->second);
+        forced == options.extra.end() ? fastest_cpu_level() : parse_cpu_level(forced->second);
     level = std::min(parsed.value_or(machine_cpu_level()), machine_cpu_level());
     Result<KernelTable> table = KernelTable::resolve({Backend::kCpu, level});
     CHECK(table.ok());

@@ -17,10 +17,15 @@ void penalise(const SamplingParams& p, const TokenHistory::Entry& entry, int32_t
   if (num_outputs > 0) logit -= p.frequency_penalty * static_cast<float>(num_outputs) + p.presence_penalty;
 }
 
+bool has_penalties(const SamplingParams& p) {
+  return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
+}
+bool masks_ends(const SampleRow& row) { return row.output_position < row.params->min_tokens || row.params->ignore_eos; }
+
 // Drafted tokens count as output, though the history does not hold them yet.
 void apply_penalties(const SampleRow& row, std::span<float> logits) {
   const SamplingParams& p = *row.params;
-  if (p.repetition_penalty == 1 && p.presence_penalty == 0 && p.frequency_penalty == 0) return;
+  if (!has_penalties(p)) return;
   const auto num_drafted = [&](TokenId id) { return static_cast<int32_t>(std::ranges::count(row.drafted, id)); };
   for (const TokenHistory::Entry& entry : row.history->entries())
     if (entry.id >= 0)
@@ -67,7 +72,7 @@ void apply_bad_words(const SampleRow& row, std::span<float> logits) {
 void apply_end_mask(const SampleRow& row, std::span<float> logits) {
   const SamplingParams& p = *row.params;
   const bool is_early = row.output_position < p.min_tokens;
-  if (!is_early && !p.ignore_eos) return;
+  if (!masks_ends(row)) return;
   std::array<float, 2 * kStopIdsMax> kept;
   size_t num_kept = 0;
   const auto mask = [&](std::span<const TokenId> ids) {
@@ -89,6 +94,11 @@ void apply_end_mask(const SampleRow& row, std::span<float> logits) {
 }
 
 }  // namespace
+
+bool has_edits(const SampleRow& row) {
+  const SamplingParams& p = *row.params;
+  return has_penalties(p) || !p.logit_bias.empty() || !row.mask.empty() || !p.bad_words.empty() || masks_ends(row);
+}
 
 void edit_row(const SampleRow& row, std::span<float> logits) {
   const SamplingParams& p = *row.params;

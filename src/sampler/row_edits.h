@@ -9,6 +9,9 @@
 
 namespace deepinfer {
 
+// Whether edit_row() could change anything.
+bool has_edits(const SampleRow& row);
+
 // The end mask (min_tokens, ignore_eos) is left out where it would leave nothing: a grammar that only allows the end
 // wins. logits: the vocabulary, finite.
 void edit_row(const SampleRow& row, std::span<float> logits);

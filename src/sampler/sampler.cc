@@ -93,15 +93,19 @@ void write_logprobs(std::span<const float> logits, float max, float temperature,
   for (size_t i = 0; i < candidates.size(); ++i) out.top_logprobs[i] = {candidates[i].id, logprob(candidates[i].logit)};
 }
 
-void sample_row(std::span<const float> model_logits, const SampleRow& row, std::span<float> logits,
+void sample_row(std::span<const float> model_logits, const SampleRow& row, std::span<float> edited,
                 std::vector<Candidate>& candidates, SampledToken& out) {
   out = {};
   if (!is_finite(model_logits)) {
     out.error = SampleError::kNotFinite;
     return;
   }
-  std::ranges::copy(model_logits, logits.begin());
-  edit_row(row, logits);
+  std::span<const float> logits = model_logits;
+  if (has_edits(row)) {
+    std::ranges::copy(model_logits, edited.begin());
+    edit_row(row, edited);
+    logits = edited;
+  }
   const float max = max_of(logits);
   if (max == kMasked) {
     out.error = SampleError::kNothingAllowed;

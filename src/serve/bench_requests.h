@@ -56,7 +56,7 @@ class LoopBench {
     bench->num_threads_ = options.num_threads;
     ASSIGN_OR_RETURN(bench->model_, load_model(options.model.empty() ? "mini" : options.model));
     ASSIGN_OR_RETURN(bench->preparer_,
-                     RequestPreparer::create(bench->model_, {Backend::kCpu, machine_cpu_level()}, 1, kContext));
+                     RequestPreparer::create(bench->model_, {Backend::kCpu, fastest_cpu_level()}, 1, kContext));
     return bench;
   }
   const ModelConfig& config() const { return model_.weights->config(); }
@@ -141,7 +141,7 @@ class LoopBench {
     EngineOptions options;
     options.num_threads = num_threads_;
     options.has_thread = setup.has_thread;
-    options.target = {Backend::kCpu, machine_cpu_level()};
+    options.target = {Backend::kCpu, fastest_cpu_level()};
     options.lanes_max = setup.concurrency;
     options.rows_max = std::max<int64_t>(512, setup.concurrency * (1 + draft_block()));
     options.logits_rows_max = setup.concurrency * (1 + draft_block());

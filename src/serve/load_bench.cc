@@ -66,7 +66,7 @@ Result<std::unique_ptr<Service>> open_service(const BenchOptions& options, int n
   ServiceOptions service;
   service.http.port = 0;
   service.served_names = {"m"};
-  service.target = {Backend::kCpu, machine_cpu_level()};
+  service.target = {Backend::kCpu, fastest_cpu_level()};
   service.num_threads = options.num_threads;
   service.limits = limits_for(num_streams);
   return Service::start(std::move(model), std::move(service), kClock);

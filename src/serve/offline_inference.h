@@ -31,7 +31,7 @@
 namespace deepinfer {
 
 struct OfflineOptions {
-  Target target{Backend::kCpu, machine_cpu_level()};
+  Target target{Backend::kCpu, fastest_cpu_level()};
   int num_threads = 0;        // 0 = one per usable CPU
   int64_t sequences_max = 8;  // at once
   int64_t context_max = 0;    // tokens of one sequence; 0 = the model's, at most 32,768

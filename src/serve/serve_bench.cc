@@ -64,7 +64,7 @@ Result<Stand> open_stand(const BenchOptions& options) {
   ServiceOptions service;
   service.http.port = 0;
   service.served_names = {"m"};
-  service.target = {Backend::kCpu, machine_cpu_level()};
+  service.target = {Backend::kCpu, fastest_cpu_level()};
   ASSIGN_OR_RETURN(auto inference, Inference::around(std::move(model), std::move(source), service.target, 4096));
   ASSIGN_OR_RETURN(stand.service, Service::start(std::move(inference), std::move(service), kClock));
   return stand;

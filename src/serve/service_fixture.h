@@ -27,7 +27,7 @@ inline ServiceOptions test_options() {
   options.limits.kv_tokens = 8192;
   options.limits.checks_invariants = true;
   options.num_threads = 1;
-  options.target = {Backend::kCpu, machine_cpu_level()};
+  options.target = {Backend::kCpu, fastest_cpu_level()};
   return options;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What drafting is worth to one stream: chat prompts of testdata/mini answered greedily by the embedded model on one
 // thread, drafts on and off in turns. Decode time is the thread's CPU time from the first token on, so that other work
-// on the machine does not count; the ceiling of the ratio is tokens per step. `--set prompts=FILE` names other bodies.
+// on the machine does not count; the ceiling of the ratio is tokens per step. `--set prompts=FILE` names other bodies,
+// `--set level=avx2` forces a level.
 #include <fmt/format.h>
 
 #include "base/bench.h"
@@ -97,7 +98,11 @@ void report_pair(BenchReport& report, const std::string& name, const Decoding& o
 
 Status bench_speculation(const BenchOptions& options, BenchReport& report) {
   ASSIGN_OR_RETURN(const LoadedModel model, load_model(options.model.empty() ? "mini" : options.model));
-  const Target target{Backend::kCpu, machine_cpu_level()};
+  const auto level = options.extra.find("level");
+  const Target target{Backend::kCpu, level == options.extra.end()
+                                         ? fastest_cpu_level()
+                                         : parse_cpu_level(level->second).value_or(fastest_cpu_level())};
+  if (target.level > machine_cpu_level()) return unimplemented("--set level=: beyond what this machine offers");
   ASSIGN_OR_RETURN(const auto preparer, RequestPreparer::create(model, target, 1, kContext));
   const auto given = options.extra.find("prompts");
   ASSIGN_OR_RETURN(

@@ -31,7 +31,7 @@ inline const LoadedModel& golden_model() {
 inline EngineOptions loop_engine_options() {
   EngineOptions options;
   options.num_threads = 1;
-  options.target = {Backend::kCpu, machine_cpu_level()};
+  options.target = {Backend::kCpu, fastest_cpu_level()};
   options.rows_max = 128;
   options.logits_rows_max = 128;
   options.lanes_max = 8;

@@ -10,7 +10,8 @@
 
 namespace deepinfer {
 
-bool dot_product_rounds_each_step();  // cpu/dot_product_bf16.cc
+bool dot_product_rounds_each_step();        // cpu/dot_product_bf16.cc
+bool dot_product_outpaces_multiply_adds();  // likewise
 
 namespace {
 
@@ -59,7 +60,7 @@ std::string model_name() {
 const char* to_string(CpuLevel level) { return kNames[static_cast<int>(level)]; }
 
 std::optional<CpuLevel> parse_cpu_level(std::string_view name) {
-  if (name == "auto") return machine_cpu_level();
+  if (name == "auto") return fastest_cpu_level();
   for (int i = 0; i <= static_cast<int>(CpuLevel::kAmx); ++i)
     if (name == kNames[i]) return static_cast<CpuLevel>(i);
   return std::nullopt;
@@ -70,6 +71,18 @@ CpuLevel machine_cpu_level() {
   return level;
 }
 
-std::string describe_cpu() { return model_name() + " (kernel level " + to_string(machine_cpu_level()) + ")"; }
+CpuLevel fastest_cpu_level() {
+  static const CpuLevel level = machine_cpu_level() >= CpuLevel::kBf16 && !dot_product_outpaces_multiply_adds()
+                                    ? CpuLevel::kVnni
+                                    : machine_cpu_level();
+  return level;
+}
+
+std::string describe_cpu() {
+  const std::string highest = fastest_cpu_level() == machine_cpu_level()
+                                  ? ""
+                                  : std::string(", the fastest of those up to ") + to_string(machine_cpu_level());
+  return model_name() + " (kernel level " + to_string(fastest_cpu_level()) + highest + ")";
+}
 
 }  // namespace deepinfer

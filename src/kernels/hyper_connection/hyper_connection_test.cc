@@ -58,8 +58,9 @@ TEST(StreamMix, CoefficientsOfGoldenMixedValuesAreTheGoldenOnes) {
 TEST(StreamMix, EveryRowEqualsTheReferenceOnOddSizes) {
   Rng rng(41);
   for (const int64_t streams : {1, 2, 4, 8}) {
-    for (const int64_t hidden : {3, 32, 97}) {
-      const int64_t tokens = 3, out = (2 + streams) * streams;
+    for (const auto& [tokens, hidden] :
+         {std::pair<int64_t, int64_t>{1, 32}, {2, 3}, {3, 97}, {4, 32}, {5, 3}, {6, 97}, {13, 40}}) {
+      const int64_t out = (2 + streams) * streams;
       const auto x = random_bf16(rng, tokens * streams * hidden, 1.f);
       const auto fn = random_f32(rng, out * streams * hidden, 0.1f), base = random_f32(rng, out, 1.f),
                  scale = random_f32(rng, 3, 1.f);

@@ -51,7 +51,8 @@ void run_hidden_tile(const Plan& plan, const Group& group, int64_t tile, int wor
   const ExpertsParams& p = plan.p;
   const int64_t inner = num_outputs(group.expert->w1), begin = tile * kTileOut,
                 size = std::min(kTileOut, inner - begin);
-  const uint8_t* rows[kTileRows] = {};
+  const uint8_t* rows[kTileRows];  // as many as the tile has are set
+  rows[0] = nullptr;
   for (int64_t r = 0; r < group.size; ++r) {
     const int64_t a = group.begin + r;
     rows[r] = plan.x + (p.token.data ? p.token(a) : a) * plan.x_row_bytes;
@@ -70,12 +71,13 @@ void run_hidden_tile(const Plan& plan, const Group& group, int64_t tile, int wor
 
 void run_output_tile(const Plan& plan, const Group& group, int64_t tile, int worker) {
   const int64_t begin = tile * kTileOut, size = std::min(kTileOut, plan.p.out.size[1] - begin);
-  const uint8_t* rows[kTileRows] = {};
+  const uint8_t* rows[kTileRows];  // as many as the tile has are set
+  rows[0] = nullptr;
   for (int64_t r = 0; r < group.size; ++r) rows[r] = plan.hidden + (group.begin + r) * plan.hidden_row_bytes;
   alignas(64) float y[kTileRows * kTileOut];
   plan.level.tiles.multiply({group.expert->w2, begin, size}, rows, group.size, plan.workspace(worker), y);
   for (int64_t r = 0; r < group.size; ++r)
-    for (int64_t i = 0; i < size; ++i) plan.p.out.row(group.begin + r)[begin + i] = to_bf16(y[r * kTileOut + i]);
+    plan.level.tiles.round_bf16(y + r * kTileOut, size, words(plan.p.out.row(group.begin + r) + begin));
 }
 
 void experts(const ExecutionContext& context, const ExpertsParams& p, const Level& level) {

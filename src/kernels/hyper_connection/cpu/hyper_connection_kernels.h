@@ -6,11 +6,21 @@
 
 namespace deepinfer {
 
+// What coefficients of four streams are made with; each of a token's 24 mixed values z becomes z * scale + base first.
+struct MixConstants {
+  const float *base, *scale;  // [24]
+  float epsilon;
+  int iterations;
+};
+
 struct StreamKernels {
+  int64_t mix_tokens;  // most of one call
   float (*sum_squares)(const uint16_t* x, int64_t size);
-  // y[t * y_stride + o] = dot of token t's x with fn row o; products rounded before they are added. num_tokens 1 or 2.
+  // y[t * y_stride + o] = dot of token t's x with fn row o; products rounded before they are added.
   void (*mix)(const uint16_t* x, int64_t x_stride, int64_t num_tokens, const float* fn, int64_t size, int64_t num_out,
               float* y, int64_t y_stride);
+  // In place: [num_tokens, 24] mixed values of four streams become pre, post and comb (sinkhorn.h).
+  void (*coefficients)(float* mixed, int64_t num_tokens, const MixConstants& constants);
   void (*collapse)(const uint16_t* x, int64_t stream_stride, int64_t streams, const float* pre, int64_t hidden,
                    uint16_t* out);
   // comb[i * streams + j]; out may be x.

@@ -6,7 +6,7 @@
 namespace deepinfer {
 
 float fma_rounds_avx512(int64_t rounds) {
-  constexpr int kChains = 16, kSplit = sizeof(V16) == 64 && kGemvRows == 8 ? 16 : 6;  // what the registers hold
+  constexpr int kChains = 16, kSplit = sizeof(V16) == 64 && kPanelX > 2 ? 16 : 6;  // what the registers hold
   V16 acc[kSplit];
   for (V16& a : acc) a = set16(1.f);
   const V16 x = set16(1.0000001f), y = set16(1e-9f);

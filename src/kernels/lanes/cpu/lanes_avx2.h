@@ -16,8 +16,8 @@ struct V16 {
 struct V16Pair {
   V16 first, second;
 };
-constexpr int kGemvRows = 4;             // weight rows walked together for one activation row
-constexpr int kFewRows = 2, kFewX = 2;   // weight rows by activation rows walked together for a few
+constexpr int kFewX = 4;  // a few activation rows: so many share an unpacked weight
+constexpr int few_rows(int x) { return x == 1 ? 4 : x == 2 ? 2 : 1; }  // weight rows walked with them: few sums fit
 constexpr int kPanelX = 2, kPanelW = 2;  // register tile of the panel product: eight accumulators
 constexpr int kAccumulateHeads = 2;      // heads of the probability-value tile, by two V16
 constexpr int kIndexHeads = 1;           // heads by four keys of the index scores
@@ -46,6 +46,16 @@ inline V16 mul(V16 a, V16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(
 inline V16 div(V16 a, V16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
 // (1, 0, 3, 2, ...)
 inline V16 swap_pairs(V16 a) { return {_mm256_permute_ps(a.lo, 0xB1), _mm256_permute_ps(a.hi, 0xB1)}; }
+// Element or quarter I of each quarter, or of the whole, everywhere.
+template <int kI>
+V16 spread_element(V16 a) {
+  return {_mm256_permute_ps(a.lo, kI * 0x55), _mm256_permute_ps(a.hi, kI * 0x55)};
+}
+template <int kI>
+V16 spread_quarter(V16 a) {
+  const __m256 half = kI < 2 ? a.lo : a.hi, both = _mm256_permute2f128_ps(half, half, kI % 2 * 0x11);
+  return {both, both};
+}
 // acc + a * b in one rounding: only where the product is exact, else the bits differ from the reference.
 inline V16 add_exact_product(V16 acc, V16 a, V16 b) {
   return {_mm256_fmadd_ps(a.lo, b.lo, acc.lo), _mm256_fmadd_ps(a.hi, b.hi, acc.hi)};
@@ -169,6 +179,13 @@ inline V16Pair load_e2m1(const uint8_t* p, float scale) {
   const __m128i even = _mm_and_si128(bytes, mask), odd = _mm_and_si128(_mm_srli_epi16(bytes, 4), mask);
   const __m256 s = _mm256_set1_ps(scale);
   return {widen_e2m1(_mm_unpacklo_epi8(even, odd), s), widen_e2m1(_mm_unpackhi_epi8(even, odd), s)};
+}
+// The same with a scale of e8m0.
+inline V16Pair load_scaled_e2m1(const uint8_t* p, uint8_t scale) {
+  const uint32_t bits = scale == 0 ? 0x00400000u : static_cast<uint32_t>(scale) << 23;
+  float value;
+  __builtin_memcpy(&value, &bits, 4);
+  return load_e2m1(p, value);
 }
 
 inline float fold(V16 a) {

@@ -17,8 +17,8 @@ struct V16 {
 struct V16Pair {
   V16 first, second;
 };
-constexpr int kGemvRows = 8;             // weight rows walked together for one activation row
-constexpr int kFewRows = 4, kFewX = 4;   // weight rows by activation rows walked together for a few
+constexpr int kFewX = 8;  // a few activation rows: so many share an unpacked weight
+constexpr int few_rows(int x) { return x <= 3 ? 8 : x <= 6 ? 4 : 2; }  // weight rows walked with them: at most 24 sums
 constexpr int kPanelX = 3, kPanelW = 8;  // register tile of the panel product: 24 accumulators
 constexpr int kAccumulateHeads = 8;      // heads of the probability-value tile, by two V16
 constexpr int kIndexHeads = 4;           // heads by four keys of the index scores
@@ -37,6 +37,15 @@ inline V16 mul(V16 a, V16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline V16 div(V16 a, V16 b) { return {_mm512_div_ps(a.v, b.v)}; }
 // (1, 0, 3, 2, ...)
 inline V16 swap_pairs(V16 a) { return {_mm512_permute_ps(a.v, 0xB1)}; }
+// Element or quarter I of each quarter, or of the whole, everywhere.
+template <int kI>
+V16 spread_element(V16 a) {
+  return {_mm512_permute_ps(a.v, kI * 0x55)};
+}
+template <int kI>
+V16 spread_quarter(V16 a) {
+  return {_mm512_shuffle_f32x4(a.v, a.v, kI * 0x55)};
+}
 // acc + a * b in one rounding: only where the product is exact, else the bits differ from the reference.
 inline V16 add_exact_product(V16 acc, V16 a, V16 b) { return {_mm512_fmadd_ps(a.v, b.v, acc.v)}; }
 // The second operand where either is NaN.
@@ -61,7 +70,14 @@ inline void store_bf16(uint16_t* p, V16 a) { _mm256_storeu_si256(reinterpret_cas
 inline void store_some_bf16(uint16_t* p, int64_t n, V16 a) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_bf16(a));
 }
-inline V16 round_bf16(V16 a) { return widen_bf16(narrow_bf16(a)); }
+inline V16 round_bf16(V16 a) {
+  const __m512i u = _mm512_castps_si512(a.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7FFF)), odd);
+  const __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
+  return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000)),
+                                               _mm512_set1_epi32(-0x10000)))};
+}
 
 // 32 e4m3 codes as values * 2^-8: moved into the fields of fp16, whose exponent bias is larger by 8. NaN codes become
 // 480.
@@ -128,35 +144,71 @@ inline V16Pair load_e2m1(const uint8_t* p, float scale) {
           {_mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_permutexvar_epi32(high, words), shifts), table)}};
 }
 
+// The sixteen values of e2m1 times 2^(scale - 127), as bits, for every scale.
+struct E2m1Floats {
+  alignas(64) uint32_t bits[256][16];
+};
+constexpr E2m1Floats make_e2m1_floats() {
+  constexpr int kExponent[8] = {0, -1, 0, 0, 1, 1, 2, 2}, kHalf[8] = {0, 0, 0, 1, 0, 1, 0, 1};
+  E2m1Floats floats{};
+  for (int scale = 0; scale < 256; ++scale)
+    for (int code = 1; code < 8; ++code) {
+      const int exponent = (scale == 0 ? 0 : scale) + kExponent[code];
+      const uint32_t mantissa = 1u << 23 | static_cast<uint32_t>(kHalf[code]) << 22;
+      uint32_t bits = static_cast<uint32_t>(exponent) << 23 | (mantissa & 0x7FFFFF);
+      if (exponent >= 255) bits = 0x7F800000;
+      if (exponent < 1) bits = mantissa >> (1 - exponent);
+      floats.bits[scale][code] = bits;
+      floats.bits[scale][code + 8] = 0x80000000u | bits;
+    }
+  for (auto& row : floats.bits) row[8] = 0x80000000u;
+  return floats;
+}
+alignas(64) constexpr E2m1Floats kE2m1Floats = make_e2m1_floats();
+
+// load_e2m1 with a scale of e8m0: the table comes from memory with the scale in it, and each half of the register gets
+// its eight codes from a load, so that one shuffle is left for sixteen values.
+inline V16Pair load_scaled_e2m1(const uint8_t* p, uint8_t scale) {
+  const __m512i shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+  const __m512 table = _mm512_castsi512_ps(_mm512_load_si512(kE2m1Floats.bits[scale]));
+  const auto eight = [&](int i) {
+    int32_t word;
+    __builtin_memcpy(&word, p + 4 * i, 4);
+    return word;
+  };
+  const __m512i first = _mm512_mask_set1_epi32(_mm512_set1_epi32(eight(0)), 0xFF00, eight(1)),
+                second = _mm512_mask_set1_epi32(_mm512_set1_epi32(eight(2)), 0xFF00, eight(3));
+  return {{_mm512_permutexvar_ps(_mm512_srlv_epi32(first, shifts), table)},
+          {_mm512_permutexvar_ps(_mm512_srlv_epi32(second, shifts), table)}};
+}
+
 inline float fold(V16 a) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-// The folds of four sums, each in the order of fold().
+// The folds of four sums, each in the order of fold(). Half of what must change places does so by a blend: only one
+// port of some machines shuffles.
 inline __m128 fold4(V16 a, V16 b, V16 c, V16 d) {
+  const __m512i quarters = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
   const __m512 ab =
-      _mm512_add_ps(_mm512_shuffle_f32x4(a.v, b.v, 0x44), _mm512_shuffle_f32x4(a.v, b.v, 0xEE));  // a0-7 b0-7
-  const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(c.v, d.v, 0x44), _mm512_shuffle_f32x4(c.v, d.v, 0xEE));
-  __m512 all =
-      _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));  // a b c d, four each
+      _mm512_add_ps(_mm512_mask_blend_ps(0xFF00, a.v, b.v), _mm512_shuffle_f32x4(a.v, b.v, 0x4E));  // a0-7 b0-7
+  const __m512 cd = _mm512_add_ps(_mm512_mask_blend_ps(0xFF00, c.v, d.v), _mm512_shuffle_f32x4(c.v, d.v, 0x4E));
+  __m512 all = _mm512_add_ps(_mm512_mask_blend_ps(0xF0F0, ab, cd),
+                             _mm512_permutex2var_ps(ab, quarters, cd));  // a c b d, four each
   all = _mm512_add_ps(all, _mm512_permute_ps(all, 0x4E));
   all = _mm512_add_ps(all, _mm512_permute_ps(all, 0xB1));
-  return _mm512_castps512_ps128(_mm512_permutexvar_ps(_mm512_castsi128_si512(_mm_setr_epi32(0, 4, 8, 12)), all));
+  return _mm512_castps512_ps128(_mm512_permutexvar_ps(_mm512_castsi128_si512(_mm_setr_epi32(0, 8, 4, 12)), all));
 }
 inline float first_lane(V16 a) { return _mm512_cvtss_f32(a.v); }
 inline float largest(V16 a) { return _mm512_reduce_max_ps(a.v); }
 
-inline V16 power_of_two(__m512i n) {
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23))};
-}
-// kernels/lanes/exponential.h, operation by operation.
+// kernels/lanes/exponential.h, operation by operation, but for the last: one scaling rounds as its two steps do, of
+// which the first is exact.
 inline V16 exp16(V16 x) {
   x = min(set16(89.f), max(set16(-104.f), x));
-  const V16 magic = set16(12582912.f), shifted = add(mul(x, set16(1.44269504f)), magic);
-  const __m512i n = _mm512_sub_epi32(_mm512_castps_si512(shifted.v), _mm512_castps_si512(magic.v));
-  const V16 rounded = sub(shifted, magic);
+  const V16 magic = set16(12582912.f), rounded = sub(add(mul(x, set16(1.44269504f)), magic), magic);
   V16 r = sub(x, mul(rounded, set16(0.693359375f)));
   r = sub(r, mul(rounded, set16(-2.12194440e-4f)));
   V16 y = set16(1.9875691500e-4f);
@@ -166,8 +218,7 @@ inline V16 exp16(V16 x) {
   y = add(mul(y, r), set16(1.6666665459e-1f));
   y = add(mul(y, r), set16(5.0000001201e-1f));
   y = add(add(mul(y, mul(r, r)), r), set16(1.f));
-  const __m512i first = _mm512_srai_epi32(n, 1);
-  return mul(mul(y, power_of_two(first)), power_of_two(_mm512_sub_epi32(n, first)));
+  return {_mm512_scalef_ps(y.v, rounded.v)};
 }
 
 }  // namespace

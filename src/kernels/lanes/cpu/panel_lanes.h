@@ -25,9 +25,14 @@ void panel_tile(const float* x, int64_t x_stride, const float* w, int64_t stride
     }
   }
 #pragma GCC unroll 8
-  for (int m = 0; m < kX; ++m)
-#pragma GCC unroll 8
-    for (int n = 0; n < kW; ++n) y[m * y_stride + n] = fold(acc[m][n]);
+  for (int m = 0; m < kX; ++m) {
+    constexpr int kFours = kW / 4 * 4;
+#pragma GCC unroll 2
+    for (int n = 0; n < kFours; n += 4)
+      _mm_storeu_ps(y + m * y_stride + n, fold4(acc[m][n], acc[m][n + 1], acc[m][n + 2], acc[m][n + 3]));
+#pragma GCC unroll 4
+    for (int n = kFours; n < kW; ++n) y[m * y_stride + n] = fold(acc[m][n]);
+  }
 }
 
 template <int kW>
@@ -36,6 +41,8 @@ void panel_columns(const float* x, int64_t num_x, int64_t x_stride, const float*
   int64_t m = 0;
   for (; m + kPanelX <= num_x; m += kPanelX)
     panel_tile<kPanelX, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
+  for (; kPanelX > 2 && m + 2 <= num_x; m += 2)
+    panel_tile<2, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
   for (; m < num_x; ++m) panel_tile<1, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
 }
 

@@ -78,7 +78,8 @@ constexpr TileKernels kTileKernels = {
     workspace_bytes,
     [](const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace, float* y) {
       multiply(kKernels(), tile, rows, num_rows, workspace, y);
-    }};
+    },
+    [](const float* y, int64_t size, uint16_t* out) { kKernels().round_bf16(y, size, out); }};
 
 }  // namespace
 

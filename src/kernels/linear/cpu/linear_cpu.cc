@@ -35,26 +35,30 @@ Tile tile_of(const Plan& plan, int64_t item) {
           std::min(kTileRows, plan.rows - row_begin)};
 }
 
-void finish(const LinearParams& p, const Tile& tile, const float* y) {
-  for (int64_t r = 0; r < tile.row_size; ++r) {
-    for (int64_t i = 0; i < tile.out_size; ++i) {
-      const int64_t o = tile.out_begin + i;
-      float value = y[r * kTileOut + i];
-      if (!p.bias.empty()) value += p.bias[o];
-      if (p.out.data) p.out.row(tile.row_begin + r)[o] = to_bf16(value);
-      else if (p.add) p.out_f32.row(tile.row_begin + r)[o] += value;
-      else p.out_f32.row(tile.row_begin + r)[o] = value;
+void finish(const Plan& plan, const Tile& tile, float* y) {
+  const LinearParams& p = plan.p;
+  for (int64_t r = 0; r < tile.row_size; ++r, y += kTileOut) {
+    for (int64_t i = 0; i < tile.out_size && !p.bias.empty(); ++i) y[i] += p.bias[tile.out_begin + i];
+    if (p.out.data) {
+      bf16* out = p.out.row(tile.row_begin + r) + tile.out_begin;
+      plan.kernels.round_bf16(y, tile.out_size, reinterpret_cast<uint16_t*>(out));
+      continue;
     }
+    float* out = p.out_f32.row(tile.row_begin + r) + tile.out_begin;
+    if (!p.add) std::copy_n(y, tile.out_size, out);
+    else
+      for (int64_t i = 0; i < tile.out_size; ++i) out[i] += y[i];
   }
 }
 
 void run_tile(const Plan& plan, int64_t item, uint8_t* workspace) {
   const Tile tile = tile_of(plan, item);
-  const uint8_t* rows[kTileRows] = {};
+  const uint8_t* rows[kTileRows];  // as many as the tile has are set
+  rows[0] = nullptr;
   for (int64_t r = 0; r < tile.row_size; ++r) rows[r] = plan.row(tile.row_begin + r, tile.group);
   alignas(64) float y[kTileRows * kTileOut];
   plan.kernels.multiply({plan.p.weight, tile.out_begin, tile.out_size}, rows, tile.row_size, workspace, y);
-  finish(plan.p, tile, y);
+  finish(plan, tile, y);
 }
 
 void linear(const ExecutionContext& context, const LinearParams& p, const TileKernels& kernels) {

@@ -44,6 +44,7 @@ struct LinearKernels {
   void (*unpack_bf16)(const uint16_t* values, int64_t in, const PanelShape& shape, float* out);
   void (*panel)(const float* const* x, int64_t num_x, const float* panel, const PanelShape& shape,
                 const PanelSums& sums);
+  void (*round_bf16)(const float* y, int64_t size, uint16_t* out);
 };
 
 const LinearKernels& linear_kernels_avx2();

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "kernels/linear/cpu/linear_kernels.h"
 #include "kernels/linear/cpu/panel_sums.h"
@@ -43,9 +45,15 @@ void prepare(const uint16_t* x, int64_t in, bool round, float* out) {
 
 void fold_scales(const float* x, int64_t in, const uint8_t* scales, float* out) {
   for (int64_t k = 0; k < in; k += 32) {
-    const V16 scale = set16(e8m0(scales[k / 32])), bias = set16(256.f);
-    store16(out + k, mul(mul(load16(x + k), bias), scale));
-    store16(out + k + 16, mul(mul(load16(x + k + 16), bias), scale));
+    V16 a = load16(x + k), b = load16(x + k + 16);
+    const bool fits = scales[k / 32] < 247;  // 2^8 times the scale does
+    if (!fits) {
+      a = mul(a, set16(256.f));
+      b = mul(b, set16(256.f));
+    }
+    const V16 scale = set16(fits ? e8m0(scales[k / 32]) * 256.f : e8m0(scales[k / 32]));
+    store16(out + k, mul(a, scale));
+    store16(out + k + 16, mul(b, scale));
   }
 }
 
@@ -66,7 +74,7 @@ struct Fp4Source {
   void ahead(int r, int64_t k) const {
     if (k % 128 == 0) fetch(codes + (r * in + k) / 2);
   }
-  V16Pair load(int r, int64_t k) const { return load_e2m1(codes + (r * in + k) / 2, e8m0(scales[(r * in + k) / 32])); }
+  V16Pair load(int r, int64_t k) const { return load_scaled_e2m1(codes + (r * in + k) / 2, scales[(r * in + k) / 32]); }
   V16Pair load_last(int, int64_t) const { return {zero16(), zero16()}; }  // `in` is a multiple of 32
 };
 struct Bf16Source {
@@ -81,43 +89,70 @@ struct Bf16Source {
   }
 };
 
+template <int kRows>
+[[gnu::always_inline]] inline void fold_rows(const V16* sums, float* y) {
+  constexpr int kFours = kRows / 4 * 4;
+#pragma GCC unroll 4
+  for (int r = 0; r < kFours; r += 4) _mm_storeu_ps(y + r, fold4(sums[r], sums[r + 1], sums[r + 2], sums[r + 3]));
+#pragma GCC unroll 4
+  for (int r = kFours; r < kRows; ++r) y[r] = fold(sums[r]);
+}
+
+// kRows weight rows by kX activation rows: each weight is unpacked once for all of them. Activations come from the
+// first cache with every product, so that the registers are left to the sums.
 template <int kRows, int kX, typename Source>
 void walk(const Source& source, const float* const* x, float* y, int64_t y_stride) {
   V16 acc[kX][kRows];
-  for (auto& row : acc)
-    for (V16& a : row) a = zero16();
-  int64_t k = 0;
-  for (; k + 32 <= source.in; k += 32) {
-    V16 x0[kX], x1[kX];
-#pragma GCC unroll 8
-    for (int m = 0; m < kX; ++m) {
-      x0[m] = load16(x[m] + k);
-      x1[m] = load16(x[m] + k + 16);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      source.ahead(r + kRows, k);
-      const V16Pair w = source.load(r, k);
-#pragma GCC unroll 8
-      for (int m = 0; m < kX; ++m)
-        acc[m][r] = add_exact_product(add_exact_product(acc[m][r], w.first, x0[m]), w.second, x1[m]);
-    }
-  }
-  for (int r = 0; r < kRows && k < source.in; ++r) {
-    const V16Pair w = source.load_last(r, k);
-    for (int m = 0; m < kX; ++m)
-      acc[m][r] =
-          add_exact_product(add_exact_product(acc[m][r], w.first, load16(x[m] + k)), w.second, load16(x[m] + k + 16));
-  }
 #pragma GCC unroll 8
   for (int m = 0; m < kX; ++m)
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) y[m * y_stride + r] = fold(acc[m][r]);
+    for (int r = 0; r < kRows; ++r) acc[m][r] = zero16();
+  const float* xs[kX];
+#pragma GCC unroll 8
+  for (int m = 0; m < kX; ++m) xs[m] = x[m];
+  int64_t k = 0;
+  constexpr int kTogether = kRows % 2 == 0 && kX > 2 ? 2 : 1;  // rows that share the load of an activation
+  for (; k + 32 <= source.in; k += 32) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; r += kTogether) {
+      V16Pair w[kTogether];
+#pragma GCC unroll 2
+      for (int i = 0; i < kTogether; ++i) {
+        source.ahead(r + i + kRows, k);
+        w[i] = source.load(r + i, k);
+      }
+#pragma GCC unroll 8
+      for (int m = 0; m < kX; ++m) {
+        const V16 first = load16(xs[m] + k);
+#pragma GCC unroll 2
+        for (int i = 0; i < kTogether; ++i) acc[m][r + i] = add_exact_product(acc[m][r + i], w[i].first, first);
+      }
+#pragma GCC unroll 8
+      for (int m = 0; m < kX; ++m) {
+        const V16 second = load16(xs[m] + k + 16);
+#pragma GCC unroll 2
+        for (int i = 0; i < kTogether; ++i) acc[m][r + i] = add_exact_product(acc[m][r + i], w[i].second, second);
+      }
+    }
+  }
+  if (k < source.in) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const V16Pair w = source.load_last(r, k);
+#pragma GCC unroll 8
+      for (int m = 0; m < kX; ++m)
+        acc[m][r] = add_exact_product(add_exact_product(acc[m][r], w.first, load16(xs[m] + k)), w.second,
+                                      load16(xs[m] + k + 16));
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < kX; ++m) fold_rows<kRows>(acc[m], y + m * y_stride);
 }
 
 // rows(o) gives the weights from output o on.
-template <int kRows, int kX, typename Rows>
+template <int kX, typename Rows>
 void walk_outputs(const Rows& rows, const float* const* x, int64_t num_out, float* y, int64_t y_stride) {
+  constexpr int kRows = few_rows(kX);
   int64_t o = 0;
   for (; o + kRows <= num_out; o += kRows) walk<kRows, kX>(rows(o), x, y + o, y_stride);
   for (; o < num_out; ++o) walk<1, kX>(rows(o), x, y + o, y_stride);
@@ -125,12 +160,16 @@ void walk_outputs(const Rows& rows, const float* const* x, int64_t num_out, floa
 
 template <typename Rows>
 void walk_few(const Rows& rows, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
+  const auto part = [&]<int kX>(int64_t m, std::integral_constant<int, kX>) {
+    walk_outputs<kX>(rows, x.rows + m, num_out, y + m * y_stride, y_stride);
+  };
   int64_t m = 0;
-  for (; m + kFewX <= x.size; m += kFewX)
-    walk_outputs<kFewRows, kFewX>(rows, x.rows + m, num_out, y + m * y_stride, y_stride);
-  for (; kFewX > 2 && m + 2 <= x.size; m += 2)
-    walk_outputs<kFewRows, 2>(rows, x.rows + m, num_out, y + m * y_stride, y_stride);
-  for (; m < x.size; ++m) walk_outputs<kGemvRows, 1>(rows, x.rows + m, num_out, y + m * y_stride, y_stride);
+  for (; m + kFewX < x.size; m += kFewX) part(m, std::integral_constant<int, kFewX>());
+  const auto rest = [&]<int... kSizes>(std::integer_sequence<int, kSizes...>) {
+    static_cast<void>(
+        ((x.size - m == kSizes + 1 && (part(m, std::integral_constant<int, kSizes + 1>()), true)) || ...));
+  };
+  rest(std::make_integer_sequence<int, kFewX>());
 }
 
 void fp8_rows(const uint8_t* codes, int64_t in, const FewRows& x, int64_t num_out, float* y, int64_t y_stride) {
@@ -158,7 +197,7 @@ void unpack_fp8(const uint8_t* codes, const uint8_t* scales, int64_t in, const P
 void unpack_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, const PanelShape& shape, float* out) {
   for (int64_t o = 0; o < shape.num_out; ++o) {
     for (int64_t k = o * in + shape.k_begin; k < o * in + shape.k_begin + shape.k_size; k += 32, out += 32) {
-      const V16Pair w = load_e2m1(codes + k / 2, e8m0(scales[k / 32]));
+      const V16Pair w = load_scaled_e2m1(codes + k / 2, scales[k / 32]);
       store16(out, w.first);
       store16(out + 16, w.second);
     }
@@ -180,8 +219,14 @@ void panel(const float* const* x, int64_t num_x, const float* weights, const Pan
   multiply_panel<LaneTerms>(x, num_x, weights, shape, sums);
 }
 
+void round_to_bf16(const float* y, int64_t size, uint16_t* out) {
+  int64_t i = 0;
+  for (; i + 16 <= size; i += 16) store_bf16(out + i, load16(y + i));
+  if (i < size) store_some_bf16(out + i, size - i, load_some(y + i, size - i));
+}
+
 constexpr LinearKernels kLinearKernels = {prepare,    fold_scales, fp8_rows,    fp4_rows, bf16_rows,
-                                          unpack_fp8, unpack_fp4,  unpack_bf16, panel};
+                                          unpack_fp8, unpack_fp4,  unpack_bf16, panel,    round_to_bf16};
 
 }  // namespace
 }  // namespace deepinfer

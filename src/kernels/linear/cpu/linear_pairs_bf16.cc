@@ -62,15 +62,6 @@ void fold_pair_scales(const uint16_t* x, int64_t in, const uint8_t* scales, uint
   return _mm512_maskz_loadu_epi8((__mmask64{1} << (end - k)) - 1, row + k);
 }
 
-template <int kRows>
-void fold_rows(const V16* sums, float* y) {
-  constexpr int kFours = kRows / 4 * 4;
-#pragma GCC unroll 4
-  for (int r = 0; r < kFours; r += 4) _mm_storeu_ps(y + r, fold4(sums[r], sums[r + 1], sums[r + 2], sums[r + 3]));
-#pragma GCC unroll 4
-  for (int r = kFours; r < kRows; ++r) y[r] = fold(sums[r]);
-}
-
 // kRows weight rows by kX activation rows. The rows that are walked next are fetched into the second cache meanwhile:
 // so many lines are under way then that the first would have no room to remember them.
 [[gnu::always_inline]] inline PairsPair load_fp8_row(const uint8_t* codes, int64_t in, int r, int num_rows, int64_t k) {

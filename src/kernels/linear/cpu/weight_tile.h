@@ -26,6 +26,7 @@ struct TileKernels {
   int64_t (*workspace_bytes)(int64_t in);  // of one worker
   // y[m * kTileOut + o] = dot(row m, weight row out_begin + o).
   void (*multiply)(const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace, float* y);
+  void (*round_bf16)(const float* y, int64_t size, uint16_t* out);
 };
 
 const TileKernels& tile_kernels_avx2();

@@ -7,14 +7,16 @@
 
 namespace deepinfer {
 
+inline constexpr int kHeadsMost = 16;
+
 struct AttentionKernels {
   void (*unpack_fp8)(const uint8_t* row, int64_t head_dim, float* out);
   void (*unpack_fp4)(const uint8_t* row, int64_t head_dim, float* out);  // groups of 16
   void (*unpack_bf16)(const uint8_t* row, int64_t head_dim, float* out);
   void (*dots)(const float* q, int64_t heads, int64_t head_dim, const float* entries, int64_t count, float* scores);
-  // Scores (scaled; -inf = missing) become probabilities rounded to bf16; updates the running maximum and sum; returns
-  // the decay.
-  float (*softmax)(float* scores, float scale, float* highest, float* sum);
+  // Scores (scaled; -inf = missing) become probabilities rounded to bf16; updates the running maxima and sums and gives
+  // the decays, of one head each: arrays of kHeadsMost.
+  void (*softmax)(float* scores, int64_t heads, float scale, float* highest, float* sum, float* decay);
   // acc[h] = acc[h] * decay[h] + sum over entries ascending of probability * entry.
   void (*accumulate)(const float* probabilities, const float* decay, const float* entries, int64_t count, int64_t heads,
                      int64_t head_dim, float* acc);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/lanes/cpu/panel_lanes.h"
+#include "kernels/sparse_attention/cpu/e4m3_values.h"
 #include "kernels/sparse_attention/cpu/sparse_attention_kernels.h"
 
 namespace deepinfer {
@@ -31,13 +32,10 @@ void unpack_fp8(const uint8_t* row, int64_t head_dim, float* out) {
 
 void unpack_fp4(const uint8_t* row, int64_t head_dim, float* out) {
   const uint8_t* scales = row + head_dim / 2;
-  float values[32];
   for (int64_t d = 0; d < head_dim; d += 32) {
-    const V16Pair s = load_some_e4m3(scales + d / 16, 2);
-    store16(values, s.first);
-    const V16Pair codes = load_e2m1(row + d / 2, 256.f);
-    store16(out + d, mul(codes.first, set16(values[0])));
-    store16(out + d + 16, mul(codes.second, set16(values[1])));
+    const V16Pair codes = load_e2m1(row + d / 2, 1.f);
+    store16(out + d, mul(codes.first, set16(kE4m3Values.of_code[scales[d / 16]])));
+    store16(out + d + 16, mul(codes.second, set16(kE4m3Values.of_code[scales[d / 16 + 1]])));
   }
 }
 
@@ -49,22 +47,33 @@ void dots(const float* q, int64_t heads, int64_t head_dim, const float* entries,
   panel(q, heads, head_dim, entries, count, head_dim, scores, kBlock);
 }
 
-float softmax(float* scores, float scale, float* highest, float* sum) {
-  V16 s[kBlock / 16], most = set16(*highest);
-  for (int i = 0; i < kBlock / 16; ++i) {
-    s[i] = mul(set16(scale), load16(scores + 16 * i));
-    most = max(most, s[i]);
+// Head by head, but for what all heads can do in one register.
+void softmax(float* scores, int64_t heads, float scale, float* highest, float* sum, float* decay) {
+  constexpr int kVectors = kBlock / 16;
+  alignas(64) float now[kHeadsMost] = {}, totals[kHeadsMost] = {};
+  for (int64_t h = 0; h < heads; ++h) {
+    V16 most = set16(highest[h]);
+    for (int i = 0; i < kVectors; ++i) {
+      const V16 s = mul(set16(scale), load16(scores + h * kBlock + 16 * i));
+      store16(scores + h * kBlock + 16 * i, s);
+      most = max(most, s);
+    }
+    now[h] = largest(most);
   }
-  const float now = largest(most), decay = first_lane(exp16(set16(*highest - now)));
-  V16 total = zero16();
-  for (int i = 0; i < kBlock / 16; ++i) {
-    const V16 p = exp16(sub(s[i], set16(now)));
-    total = add(total, p);
-    store16(scores + 16 * i, round_bf16(p));
+  const V16 decays = exp16(sub(load16(highest), load16(now)));
+  for (int64_t h = 0; h < heads; ++h) {
+    V16 total = zero16();
+    for (int i = 0; i < kVectors; ++i) {
+      float* at = scores + h * kBlock + 16 * i;
+      const V16 p = exp16(sub(load16(at), set16(now[h])));
+      total = add(total, p);
+      store16(at, round_bf16(p));
+    }
+    totals[h] = fold(total);
   }
-  *sum = *sum * decay + fold(total);
-  *highest = now;
-  return decay;
+  store16(sum, add(mul(load16(sum), decays), load16(totals)));
+  store16(highest, load16(now));
+  store16(decay, decays);
 }
 
 template <int kHeads, int kVectors>

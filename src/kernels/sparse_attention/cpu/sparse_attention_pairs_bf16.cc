@@ -2,6 +2,7 @@
 // Bodies of PairAttentionKernels (sparse_attention_kernels.h).
 #include "kernels/lanes/cpu/lanes_bf16.h"
 
+#include "kernels/sparse_attention/cpu/e4m3_values.h"
 #include "kernels/sparse_attention/cpu/sparse_attention_kernels.h"
 
 namespace deepinfer {
@@ -39,11 +40,10 @@ bool unpack_fp8(const uint8_t* row, int64_t head_dim, uint16_t* out) {
 // Products of e2m1 and e4m3 have six significant bits: bf16 holds them.
 void unpack_fp4(const uint8_t* row, int64_t head_dim, uint16_t* out) {
   const uint8_t* scales = row + head_dim / 2;
-  alignas(64) float values[32];
   for (int64_t d = 0; d < head_dim; d += 32) {
-    store16(values, load_some_e4m3(scales + d / 16, 2).first);
-    const V16Pair codes = load_e2m1(row + d / 2, 256.f);
-    store_pairs(out + d, make_pairs(mul(codes.first, set16(values[0])), mul(codes.second, set16(values[1]))));
+    const V16Pair codes = load_e2m1(row + d / 2, 1.f);
+    store_pairs(out + d, make_pairs(mul(codes.first, set16(kE4m3Values.of_code[scales[d / 16]])),
+                                    mul(codes.second, set16(kE4m3Values.of_code[scales[d / 16 + 1]]))));
   }
 }
 
@@ -75,6 +75,8 @@ void dots(const uint16_t* q, int64_t heads, int64_t head_dim, const uint16_t* en
     int64_t h = 0;
     for (; h + 3 <= heads; h += 3)
       dot_heads<3>(q + h * head_dim, head_dim, entries + e * head_dim, scores + h * kBlock + e);
+    for (; h + 2 <= heads; h += 2)
+      dot_heads<2>(q + h * head_dim, head_dim, entries + e * head_dim, scores + h * kBlock + e);
     for (; h < heads; ++h) dot_heads<1>(q + h * head_dim, head_dim, entries + e * head_dim, scores + h * kBlock + e);
   }
 }
