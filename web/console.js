@@ -365,7 +365,7 @@ function figures(now, seconds) {
 
 // ---- the timeline: one line a request, its waiting, its prompt and its answer
 
-const TIMELINE = { seconds: 60, rows: 24, rowHeight: 18, width: 640, label: 170 };
+const TIMELINE = { seconds: 60, rows: 24, rowHeight: 18, label: 150, narrowLabel: 92, narrow: 480 };
 
 function drawn(kind, attributes, className, text) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", kind);
@@ -375,15 +375,17 @@ function drawn(kind, attributes, className, text) {
   return made;
 }
 
-function timelineRow(request, index, now) {
-  const { seconds, rowHeight, width, label } = TIMELINE;
+// `width` is the picture's on the page, so that its letters keep their size on a phone.
+function timelineRow(request, index, now, width) {
+  const { seconds, rowHeight } = TIMELINE, isNarrow = width < TIMELINE.narrow;
+  const label = isNarrow ? TIMELINE.narrowLabel : TIMELINE.label;
   const x = (ms) => label + (width - label) * Math.min(1, Math.max(0, 1 - (now - request.begin_unix_ms - ms) / (1000 * seconds)));
   const y = index * rowHeight + 3, row = drawn("g", {});
   const admitted = request.admitted_ms ?? request.end_ms, first = request.first_token_ms ?? request.end_ms;
   for (const [from, to, className] of [[0, admitted, "waiting"], [admitted, first, "prompt"], [first, request.end_ms, "answer"]])
     if (x(to) > x(from)) row.append(drawn("rect", { x: x(from), y, width: x(to) - x(from), height: rowHeight - 6 }, className));
   const state = request.status === 0 ? "running" : request.status === 200 ? request.finish : String(request.status);
-  row.append(drawn("text", { x: 0, y: y + 10 }, "", request.id.slice(0, 16) + " " + state));
+  row.append(drawn("text", { x: 0, y: y + 10 }, "", request.id.slice(0, isNarrow ? 8 : 16) + " " + state));
   row.append(drawn("title", {}, "", [request.id, request.route, state, "waited " + Math.round(admitted) + " ms",
     "first token after " + Math.round(first) + " ms", "over after " + Math.round(request.end_ms) + " ms",
     request.prompt_tokens + " prompt tokens, " + request.cached_tokens + " cached (" + request.cache_miss + ")",
@@ -399,8 +401,9 @@ async function updateTimeline() {
     .slice(0, TIMELINE.rows);
   const height = TIMELINE.rowHeight * Math.max(1, requests.length);
   const picture = $("timeline");
-  picture.setAttribute("viewBox", "0 0 " + TIMELINE.width + " " + height);
-  picture.replaceChildren(...requests.map((request, index) => timelineRow(request, index, now)));
+  const width = Math.max(240, picture.clientWidth);
+  picture.setAttribute("viewBox", "0 0 " + width + " " + height);
+  picture.replaceChildren(...requests.map((request, index) => timelineRow(request, index, now, width)));
   $("timeline-note").textContent = requests.length ? "The last " + TIMELINE.seconds + " s, now on the right." : "No request in the last minute.";
 }
 

@@ -1,5 +1,7 @@
-"""The web console in a real browser: send, stream, stop, retry, errors, image, live page; at phone and desk width."""
+"""The web console in a real browser: send, stream, stop, retry, errors, images, calls, schema, tokens, copies, the live page,
+the keyboard, the dark; at phone and desk width."""
 import base64
+import json
 import os
 import shutil
 import subprocess
@@ -27,6 +29,9 @@ def browser():
 @pytest.fixture(params=[(320, 640), (1400, 900)], ids=["phone", "desk"])
 def page(request, browser, service):
     opened = browser.new_page(viewport={"width": request.param[0], "height": request.param[1]})
+    opened.add_init_script("""window.shifts = [];
+        new PerformanceObserver((list) => list.getEntries().forEach((one) => !one.hadRecentInput && shifts.push(one.value)))
+            .observe({type: "layout-shift", buffered: true});""")
     complaints = []
     opened.on("console", lambda message: message.type == "error" and complaints.append(message.text))
     opened.on("pageerror", lambda error: complaints.append(str(error)))
@@ -38,6 +43,12 @@ def page(request, browser, service):
     opened.screenshot(path=str(SHOTS / f"{request.node.name}.png"))
     assert [text for text in complaints if "status of 400" not in text] == []
     opened.close()
+
+
+def changing(page, **members):
+    """Adds members to what the console asks for, as a model that is cleverer would not need."""
+    page.route("**/v1/chat/completions", lambda route: route.continue_(
+        post_data=json.dumps({**json.loads(route.request.post_data), **members})))
 
 
 def until(page, condition, seconds=30):
@@ -89,8 +100,7 @@ def test_model_text_is_never_markup(page):
 
 
 def test_stop(page):
-    page.route("**/v1/chat/completions", lambda route: route.continue_(
-        post_data=route.request.post_data.replace('"stream":true', '"stream":true,"ignore_eos":true')))
+    changing(page, ignore_eos=True)
     settings(page, max_tokens="20000")
     ask(page, "Tell me everything.")
     page.wait_for_selector("#stop-answer:visible")
@@ -119,6 +129,108 @@ def test_image(page):
     assert page.locator(".error").count() == 0
 
 
+def test_images_are_dropped_onto_the_page(page):
+    picture = base64.b64encode(png(32, 32, (200, 0, 0))).decode()
+    page.evaluate("""(bytes) => {
+        const held = new DataTransfer();
+        held.items.add(new File([Uint8Array.from(atob(bytes), (c) => c.charCodeAt(0))], "b.png", {type: "image/png"}));
+        document.querySelector("#turns").dispatchEvent(new DragEvent("drop", {dataTransfer: held, bubbles: true, cancelable: true}));
+    }""", picture)
+    page.wait_for_selector("#images img")
+    assert page.locator("#images img").get_attribute("src") == "data:image/png;base64," + picture
+
+
+ADD = {"type": "function", "function": {"name": "add", "description": "Adds two numbers.", "parameters": {
+    "type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"],
+    "additionalProperties": False}}}
+
+
+def test_calls_of_tools_are_shown_and_answered(page):
+    changing(page, tool_choice="required", parallel_tool_calls=False)
+    settings(page, temperature="0", thinking="off", tools=json.dumps([ADD]), max_tokens="200")
+    ask(page, "Use the tool for 12 + 7.")
+    call = finished(page).locator(".call")
+    assert call.count() == 1 and call.text_content().startswith("add {")
+    assert "tool_calls" in page.locator(".turn.model .figures").text_content()
+    page.unroute("**/v1/chat/completions")
+    call.locator("input").fill("19")
+    call.locator("input").press("Enter")
+    finished(page, 2)
+    assert page.locator(".turn.user").last.locator(".words").text_content() == "19"
+    sent = page.evaluate("turns.map((turn) => turn.role)")
+    assert sent == ["user", "assistant", "tool", "assistant"]
+    assert page.locator(".error").count() == 0
+
+
+def test_a_json_schema_shapes_the_answer(page):
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"], "additionalProperties": False}
+    settings(page, temperature="0", thinking="off", schema=json.dumps(schema), max_tokens="100")
+    ask(page, "What is 12 + 7?")
+    value = json.loads(finished(page).locator(".words").text_content())
+    assert list(value) == ["sum"] and isinstance(value["sum"], int)
+
+
+def test_everything_is_reached_by_keyboard(page):
+    assert page.evaluate("document.activeElement.id") == "text"
+    page.keyboard.type("What is 12 + 7?")
+    page.keyboard.press("Shift+Enter")
+    assert page.input_value("#text").endswith("\n")
+    page.keyboard.press("Enter")
+    finished(page)
+    assert page.input_value("#text") == ""
+    page.locator("body").evaluate("(body) => document.activeElement.blur()")
+    reached = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        now = page.evaluate("document.activeElement.id || document.activeElement.tagName")
+        if now == "show-settings" and "show-settings" not in reached:
+            page.keyboard.press("Enter")
+        if now not in ("BODY", "HTML"):
+            shown = page.evaluate("getComputedStyle(document.activeElement.closest('.file') || document.activeElement).outlineStyle")
+            assert shown != "none", now
+        reached.append(now)
+    assert page.evaluate("scrollY") == 0  # what is reached moves the lists, not the page
+    everything = page.evaluate("""[...document.querySelectorAll('button, input, select, textarea, summary')]
+        .filter((one) => one.offsetParent && !one.disabled).map((one) => one.id || one.tagName)""")
+    assert set(everything) <= set(reached)
+
+
+def test_nothing_jumps_while_an_answer_streams(page):
+    settings(page, temperature="0", max_tokens="120")
+    changing(page, ignore_eos=True)
+    page.evaluate("shifts.length = 0")
+    ask(page, "What is 12 + 7?")
+    finished(page)
+    assert page.evaluate("shifts.reduce((sum, one) => sum + one, 0)") < 0.1  # what is called good: web.dev/cls
+
+
+def test_the_policy_lets_no_foreign_script_run(page, browser, service):
+    policy = page.request.get(service.url + "/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    own = browser.new_page()  # its complaints are what is asked for
+    own.goto(service.url + "/")
+    own.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "window.wasRun = true";
+        document.body.append(script);
+        const link = document.createElement("div");
+        link.setAttribute("onclick", "window.wasRun = true");
+        document.body.append(link);
+        link.click();
+    }""")
+    assert own.evaluate("window.wasRun") is None
+    own.close()
+
+
+def test_dark_where_the_reader_likes_it_dark(page):
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    settings(page, temperature="0", logprobs=True)
+    ask(page, "What is 12 + 7?")
+    finished(page).locator("details.tokens summary").click()
+
+
 def test_live_page_and_the_timeline_of_requests(page):
     settings(page, thinking="off", max_tokens="40")
     ask(page, "What is 12 + 7?")
@@ -126,8 +238,12 @@ def test_live_page_and_the_timeline_of_requests(page):
     page.click("#show-live")
     until(page, "document.querySelectorAll('#figures tr').length > 8")
     assert page.locator("#figures").get_by_text("Running requests").count() == 1
-    assert page.locator("#figures").get_by_text("Tokens a second").count() == 1
+    for name in ("Tokens a second", "Waiting requests", "Drafts accepted of verified", "KV in use", "Last step", "Engine idle"):
+        assert page.locator("#figures").get_by_text(name).count() == 1, name
+    assert page.locator("#figures").get_by_text("Cache lookups ended").count() > 1
     until(page, "document.querySelectorAll('#timeline g').length > 0")
+    size = page.evaluate("document.querySelector('#timeline g text').getBoundingClientRect().height")
+    assert size > 9  # pixels: it can be read on a phone too
     told = page.locator("#timeline g title").first.text_content()
     assert "/v1/chat/completions" in told and "first token after" in told and "drafts accepted" in told
 

@@ -11,8 +11,10 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
 
 #include "base/bench.h"
+#include "base/log.h"
 #include "net/http_client.h"
 #include "net/load_client.h"
 #include "serve/service.h"
@@ -39,6 +41,7 @@ InferenceLimits limits_for(int num_streams) {
   limits.sequences_max = num_streams;
   limits.context_max = 1024;
   limits.kv_tokens = 1024 * (num_streams + 8);
+  limits.profile_ns_max = 300'000'000;  // as `deepinfer serve` has it
   return limits;
 }
 
@@ -72,13 +75,42 @@ Result<std::unique_ptr<Service>> open_service(const BenchOptions& options, int n
   return Service::start(std::move(model), std::move(service), kClock);
 }
 
-// Of every answer: when it was asked for, when its first and last token came.
-Result<Figures> run_service(const Service& service, const LoadShape& shape) {
+// When answers were asked for, when their first and their last event came.
+class AnswerTimes {
+ public:
+  explicit AnswerTimes(const LoadShape& shape) : shape_(shape), marks_(static_cast<size_t>(shape.num_streams)) {}
+  void on_sent(int stream, int64_t now_ns) {
+    end_answer(stream);
+    marks_[static_cast<size_t>(stream)].sent_ns = now_ns;
+  }
+  // Event 0 is the start, which comes with the first token.
+  void on_event(int stream, int64_t event, int64_t now_ns) {
+    Marks& mark = marks_[static_cast<size_t>(stream)];
+    if (event == 1) mark.first_ns = now_ns;
+    mark.last_ns = now_ns;
+  }
+  void end() {
+    for (int i = 0; i < shape_.num_streams; ++i) end_answer(i);
+  }
+  std::vector<double> first_ms, token_ms;  // of every answer; the mean over its tokens behind the first
+
+ private:
   struct Marks {
-    int64_t sent_ns = 0, first_ns = 0;
+    int64_t sent_ns = 0, first_ns = 0, last_ns = 0;
   };
-  std::vector<Marks> marks(static_cast<size_t>(shape.num_streams));
-  std::vector<double> first_ms, token_ms;
+  void end_answer(int stream) {
+    const Marks mark = std::exchange(marks_[static_cast<size_t>(stream)], {});
+    if (mark.first_ns == 0) return;
+    first_ms.push_back(static_cast<double>(mark.first_ns - mark.sent_ns) * 1e-6);
+    token_ms.push_back(static_cast<double>(mark.last_ns - mark.first_ns) * 1e-6 /
+                       static_cast<double>(shape_.num_tokens - 1));
+  }
+  LoadShape shape_;
+  std::vector<Marks> marks_;
+};
+
+Result<Figures> run_service(const Service& service, const LoadShape& shape) {
+  AnswerTimes times(shape);
   LoadOptions load;
   load.port = service.port();
   load.num_connections = shape.num_streams;
@@ -89,30 +121,20 @@ Result<Figures> run_service(const Service& service, const LoadShape& shape) {
     return fmt::format("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{}",
                        body.size(), body);
   };
-  load.on_sent = [&](int stream, int64_t now_ns) { marks[static_cast<size_t>(stream)] = {now_ns, 0}; };
-  load.on_event = [&](int stream, int64_t event, int64_t now_ns) {
-    Marks& mark = marks[static_cast<size_t>(stream)];
-    if (event == 1) {  // 0 is the start, which comes with the first token
-      mark.first_ns = now_ns;
-      first_ms.push_back(static_cast<double>(now_ns - mark.sent_ns) * 1e-6);
-    } else if (event > 1) {
-      // The last event, after all tokens, sets the mean that counts: those before it are replaced.
-      if (event > 2) token_ms.pop_back();
-      token_ms.push_back(static_cast<double>(now_ns - mark.first_ns) * 1e-6 /
-                         static_cast<double>(shape.num_tokens - 1));
-    }
-  };
+  load.on_sent = [&](int stream, int64_t now_ns) { times.on_sent(stream, now_ns); };
+  load.on_event = [&](int stream, int64_t event, int64_t now_ns) { times.on_event(stream, event, now_ns); };
   const int64_t cpu_begin_ns = process_cpu_ns();
   ASSIGN_OR_RETURN(const LoadFigures loaded, run_load(load, kClock));
   if (loaded.num_errors > 0) return internal_error("an answer was an error");
+  times.end();
   const double num_tokens = static_cast<double>(shape.num_streams * shape.num_requests * shape.num_tokens);
   Figures out;
   out.tokens_per_s = num_tokens / loaded.seconds;
   out.cpu_us_per_token = static_cast<double>(process_cpu_ns() - cpu_begin_ns - loaded.cpu_ns) / num_tokens * 1e-3;
-  out.first_p50_ms = quantile(first_ms, 0.5);
-  out.first_p99_ms = quantile(first_ms, 0.99);
-  out.token_p50_ms = quantile(token_ms, 0.5);
-  out.token_p99_ms = quantile(token_ms, 0.99);
+  out.first_p50_ms = quantile(times.first_ms, 0.5);
+  out.first_p99_ms = quantile(times.first_ms, 0.99);
+  out.token_p50_ms = quantile(times.token_ms, 0.5);
+  out.token_p99_ms = quantile(times.token_ms, 0.99);
   return out;
 }
 
@@ -229,6 +251,7 @@ int64_t setting(const BenchOptions& options, const char* key, int64_t otherwise)
 }  // namespace
 
 Status bench_load(const BenchOptions& options, BenchReport& report) {
+  set_log(LogLevel::kWarning, LogFormat::kHuman);  // a line a request is no part of what is compared
   TRY(run_start(options, report));
   LoadShape shape;
   shape.num_tokens = std::max<int64_t>(setting(options, "tokens", options.quick ? 8 : 64), 3);
