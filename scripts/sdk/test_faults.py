@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import socket
+import subprocess
 import threading
 import time
 import urllib.request
@@ -126,6 +127,54 @@ def test_a_full_disk_for_the_log_stops_nothing():
             assert ask(service.url, body(4, stream=False))
     finally:
         assert service.stop() == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(disk)], capture_output=True).returncode:
+        pytest.skip("no right to mount a small disk here")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_full_disk_for_store_and_log_changes_no_answer(small_disk, start_service):
+    """The store is a cache: what it cannot keep costs time, never an answer. With room again it goes on."""
+    plain = start_service()
+
+    def prompt(i):
+        words = " ".join(f"{i * 977 + k}" for k in range(220))
+        return {**body(8, stream=False, seed=1), "messages": [{"role": "user", "content": words}]}
+
+    log = open(small_disk / "log", "w")
+    service = Service("--store", str(small_disk), "--kv-tokens", "34000", stderr=log)
+    try:
+        assert ask(service.url, prompt(0)) == ask(plain.url, prompt(0))
+        wait_for(lambda: metric(service.url, "deepinfer_store_blocks") > 0)
+        kept = metric(service.url, "deepinfer_store_blocks")
+        with open(small_disk / "of others", "wb", buffering=0) as filler, pytest.raises(OSError):
+            while True:
+                filler.write(b"x" * 4096)
+        for i in range(1, 9):
+            assert ask(service.url, prompt(i)) == ask(plain.url, prompt(i))
+        assert ask(service.url, prompt(0)) == ask(plain.url, prompt(0))
+        wait_for(lambda: metric(service.url, "deepinfer_store_writes_full_total") > 0)
+        wait_for(lambda: metric(service.url, "deepinfer_log_lines_lost_total") > 0)
+        assert metric(service.url, "deepinfer_store_blocks") <= kept
+        (small_disk / "of others").unlink()
+        full = iter(range(100, 200))
+
+        def keeps_more():
+            i = next(full)
+            assert ask(service.url, prompt(i)) == ask(plain.url, prompt(i))
+            time.sleep(0.5)
+            return metric(service.url, "deepinfer_store_blocks") > kept
+
+        wait_for(keeps_more, 90)
+    finally:
+        assert service.stop() == 0
+        log.close()
 
 
 def test_a_log_that_nobody_reads_stops_nothing():

@@ -4,6 +4,8 @@
 // or JSON. Both kinds of run take turns, and what the service adds is told as processor time too, since that does not
 // depend on what else this machine does. First rows: from the model's files to ready, and the first request against the
 // second. --set tokens=N (of an answer), --set requests=N (a stream), --set streams=N (only that many).
+// Without drafts, unless --set drafts=1: how many stand decides more than the service does, and a pause of drafting in
+// one run and not in the other would be all that is seen.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -36,8 +38,14 @@ struct LoadShape {
   int64_t num_tokens = 64, num_requests = 4;  // of an answer; of a stream
 };
 
-InferenceLimits limits_for(int num_streams) {
+int64_t setting(const BenchOptions& options, const char* key, int64_t otherwise) {
+  const auto at = options.extra.find(key);
+  return at == options.extra.end() ? otherwise : std::atoll(at->second.c_str());
+}
+
+InferenceLimits limits_for(const BenchOptions& options, int num_streams) {
   InferenceLimits limits;
+  limits.drafts = setting(options, "drafts", 0) != 0;
   limits.sequences_max = num_streams;
   limits.context_max = 1024;
   limits.kv_tokens = 1024 * (num_streams + 8);
@@ -71,7 +79,7 @@ Result<std::unique_ptr<Service>> open_service(const BenchOptions& options, int n
   service.served_names = {"m"};
   service.target = {Backend::kCpu, fastest_cpu_level()};
   service.num_threads = options.num_threads;
-  service.limits = limits_for(num_streams);
+  service.limits = limits_for(options, num_streams);
   return Service::start(std::move(model), std::move(service), kClock);
 }
 
@@ -204,7 +212,7 @@ Status run_shape(const BenchOptions& options, const LoadShape& shape, BenchRepor
   std::vector<double> rates, offline_rates, cpu, offline_cpu;
   Figures figures;
   TRY(run_service(*service, {shape.num_streams, shape.num_tokens, 1}).status());
-  for (int i = 0; i < 3; ++i) {  // by turns
+  for (int i = 0; i < 7; ++i) {  // by turns
     ASSIGN_OR_RETURN(const Figures alone, offline.run());
     ASSIGN_OR_RETURN(figures, run_service(*service, shape));
     offline_rates.push_back(alone.tokens_per_s);
@@ -241,11 +249,6 @@ Status run_start(const BenchOptions& options, BenchReport& report) {
   report.add({"first request over second", cpu_ms[0] / cpu_ms[1], "x", 1.5, "goal (below)", "", 0,
               fmt::format("processor time {:.1f} ms, then {:.1f} ms", cpu_ms[0], cpu_ms[1])});
   return {};
-}
-
-int64_t setting(const BenchOptions& options, const char* key, int64_t otherwise) {
-  const auto at = options.extra.find(key);
-  return at == options.extra.end() ? otherwise : std::atoll(at->second.c_str());
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ void append_traffic(std::string& out, const StoreStats& s) {
   one(out, "deepinfer_store_puts_dropped_total", "counter", "Writes dropped: the queue was full.",
       n(s.num_puts_dropped));
   one(out, "deepinfer_store_writes_failed_total", "counter", "Extents too few shards took.", n(s.num_writes_failed));
+  one(out, "deepinfer_store_writes_full_total", "counter", "Of those, for want of room.", n(s.num_writes_full));
   one(out, "deepinfer_store_late_hedges_total", "counter", "Reads that asked one more shard.", n(s.num_late_hedges));
   one(out, "deepinfer_store_degraded_reads_total", "counter", "Reads with a shard missing.", n(s.num_degraded_reads));
   one(out, "deepinfer_store_damaged_shards_total", "counter", "Rows whose bytes were wrong.", n(s.num_damaged_shards));

@@ -169,14 +169,19 @@ void raise_descriptor_limit() {
   (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void announce(const ServeArguments& arguments, const Service& service, const std::string& name, double seconds) {
+struct StartTimes {
+  double load_s = 0, start_s = 0;  // to the model's files being read; to being ready
+};
+
+void announce(const ServeArguments& arguments, const Service& service, const std::string& name, StartTimes times) {
   const bool is_secure = !arguments.tls_cert.empty();
   const std::string host = arguments.host.find(':') == std::string::npos ? arguments.host : "[" + arguments.host + "]";
   const std::string url = fmt::format("{}://{}:{}", is_secure ? "https" : "http", host, service.port());
   const Inference& inference = service.inference();
   log_line(LogLevel::kInfo, "serving",
            {{"model", name},
-            {"start_s", seconds},
+            {"load_s", times.load_s},
+            {"start_s", times.start_s},
             {"engine_mb", static_cast<double>(inference.engine().memory_bytes()) * 1e-6},
             {"context", inference.engine().options().context_max},
             {"concurrency", inference.engine().options().lanes_max},
@@ -215,16 +220,20 @@ Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
   const LogQueue log_queue;  // no request waits for its log line
   raise_descriptor_limit();
   const SystemClock clock;
-  const int64_t begin_ns = clock.monotonic_ns();
+  const auto seconds_since_begin = [&clock, begin_ns = clock.monotonic_ns()] {
+    return static_cast<double>(clock.monotonic_ns() - begin_ns) * 1e-9;
+  };
   ASSIGN_OR_RETURN(ServiceOptions options, service_options(arguments));
   const std::string name = options.served_names[0];
   ASSIGN_OR_RETURN(const std::unique_ptr<ServiceStore> store, open_store(arguments, clock));  // outlives the service
   options.limits.store = store.get();
   options.limits.program_revision = options.revision;
   ASSIGN_OR_RETURN(LoadedModel model, load_model(arguments.model.model));
+  StartTimes times{.load_s = seconds_since_begin()};
   if (signals.signal() != 0) return {};
   ASSIGN_OR_RETURN(const std::unique_ptr<Service> service, Service::start(std::move(model), std::move(options), clock));
-  announce(arguments, *service, name, static_cast<double>(clock.monotonic_ns() - begin_ns) * 1e-9);
+  times.start_s = seconds_since_begin();
+  announce(arguments, *service, name, times);
   return run_until_stopped(arguments, *service, signals);
 }
 
