@@ -134,6 +134,7 @@ void start_output(StepContext& step) {
     sequence.confidences.clear();
     sequence.is_finite = sequence.has_allowed_token = true;
     sequence.tail.reset();
+    sequence.is_late = false;
   }
 }
 

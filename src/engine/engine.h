@@ -55,10 +55,15 @@ struct EngineOptions {
   OpProfile* profile = nullptr;  // benches: filled while steps run
 };
 
-// What the sequences of a step may pick: one entry per sequence of the batch, in its order, null where everything is
-// allowed. Row i of an entry goes with logits row i of its sequence. Rows that are missing at the end are free: they
-// stand behind a draft that the row before it refuses, so nothing is picked from them.
-using StepMasks = std::vector<const TokenMasks*>;
+// What a sequence of a step may pick. Row i goes with logits row i of the sequence. Rows that are missing at the end
+// are free: they stand behind a draft that the row before it refuses, so nothing is picked from them.
+struct SequenceMask {
+  const TokenMasks* rows = nullptr;  // null: everything is allowed
+  // Not known yet: nothing is picked. The last row and its drafts count as not run and run again in the next step that
+  // has rows of the sequence.
+  bool is_late = false;
+};
+using StepMasks = std::vector<SequenceMask>;  // one per sequence of the batch, in its order
 
 class Engine {
  public:

@@ -21,7 +21,7 @@ void fill_sample_rows(State& state, const StepMasks* masks) {
   state.sample_rows.clear();
   for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
     const BatchSequence& sequence = state.batch_sequences[s];
-    const TokenMasks* mask = masks ? (*masks)[s] : nullptr;
+    const TokenMasks* mask = masks ? (*masks)[s].rows : nullptr;
     const Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
     const auto drafts = verified_drafts(state, sequence);
     for (int64_t i = 0; i < sequence.num_logits_rows; ++i) {
@@ -67,6 +67,16 @@ void settle(State& state, const BatchSequence& sequence, SequenceOutput& output)
   }
 }
 
+// Nothing is picked: a step that follows runs the anchor again, with the drafts that the lane has.
+void postpone(State& state, const BatchSequence& sequence, SequenceOutput& output) {
+  Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
+  const int64_t anchor = sequence.rows.end - std::max<int64_t>(1, sequence.num_logits_rows);
+  lane.last_token = state.batch_tokens[static_cast<size_t>(anchor)];
+  lane.position = sequence.position_begin + anchor - sequence.rows.begin;
+  output.is_late = true;
+  output.num_verified = 0;
+}
+
 struct DraftRun {
   std::vector<DraftSequence> sequences;
   std::vector<SequenceOutput*> outputs;
@@ -80,7 +90,7 @@ DraftRun plan_drafts(State& state, StepOutput& step) {
     const BatchSequence& sequence = state.batch_sequences[s];
     SequenceOutput& output = step.sequences[s];
     const bool is_ended = state.lanes[static_cast<size_t>(sequence.lane)].is_ended;
-    if (!sequence.draft || !output.is_finite || !output.has_allowed_token) continue;
+    if (!sequence.draft || output.is_late || !output.is_finite || !output.has_allowed_token) continue;
     if (is_ended && !sequence.draft_anchor) continue;
     if (output.tokens.empty() && !sequence.draft_anchor) continue;
     const int64_t rejected =
@@ -142,7 +152,7 @@ Status draft_step(State& state, StepOutput& step) {
 // What the next step begins with, where it is told to follow.
 void keep_drafts(State& state, const StepOutput& step) {
   for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
-    if (!state.batch_sequences[s].sample) continue;
+    if (!state.batch_sequences[s].sample || step.sequences[s].is_late) continue;
     Lane& lane = state.lanes[static_cast<size_t>(state.batch_sequences[s].lane)];
     lane.drafts.assign(step.sequences[s].drafts.begin(), step.sequences[s].drafts.end());
     lane.confidences.assign(step.sequences[s].confidences.begin(), step.sequences[s].confidences.end());
@@ -155,11 +165,13 @@ Status check_masks(const State& state, const Batch& batch, const StepMasks& mask
   if (masks.size() != batch.sequences.size())
     return invalid_argument("sample: masks of " + std::to_string(masks.size()) + " sequences for " +
                             std::to_string(batch.sequences.size()) + " in the step");
-  for (size_t s = 0; s < masks.size(); ++s)
-    if (masks[s] && (masks[s]->num_rows() == 0 || masks[s]->vocab_size() != state.config().vocab_size))
+  for (size_t s = 0; s < masks.size(); ++s) {
+    const TokenMasks* rows = masks[s].rows;
+    if (rows && (rows->num_rows() == 0 || rows->vocab_size() != state.config().vocab_size))
       return invalid_argument("sample: the masks of lane " + std::to_string(batch.sequences[s].lane) + " have " +
-                              std::to_string(masks[s]->num_rows()) + " rows of " +
-                              std::to_string(masks[s]->vocab_size()) + " tokens");
+                              std::to_string(rows->num_rows()) + " rows of " + std::to_string(rows->vocab_size()) +
+                              " tokens");
+  }
   return {};
 }
 
@@ -174,8 +186,11 @@ Status run_sampling(State& state, StepContext& step) {
     fill_sample_rows(state, step.masks);
     state.sampled.resize(state.sample_rows.size());
     state.sampler->sample(logits, state.sample_rows, *state.pool, state.sampled);
-    for (size_t s = 0; s < state.batch_sequences.size(); ++s)
-      if (state.batch_sequences[s].sample) settle(state, state.batch_sequences[s], step.output.sequences[s]);
+    for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
+      if (!state.batch_sequences[s].sample) continue;
+      const bool is_late = step.masks && (*step.masks)[s].is_late;
+      (is_late ? postpone : settle)(state, state.batch_sequences[s], step.output.sequences[s]);
+    }
   }
   state.place.part = StepPlace::Part::kDraft;
   TRY(draft_step(state, step.output));

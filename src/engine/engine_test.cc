@@ -43,7 +43,7 @@ TEST(Engine, RefusesBatchesThatDoNotFitItsState) {
   EXPECT_FALSE(engine->sample(nullptr).ok()) << "nothing was launched";
   EXPECT_FALSE(engine->collect().ok());
   const TokenMasks masks(1, 512), narrow(1, 500);
-  const StepMasks two = {&masks, &masks}, wrong = {&narrow};
+  const StepMasks two = {{&masks}, {&masks}}, wrong = {{&narrow}};
   ASSERT_TRUE(engine->launch(one_row(blocks, 5, 0)).ok());
   EXPECT_FALSE(engine->sample(&two).ok()) << "masks of two sequences for one";
   EXPECT_FALSE(engine->sample(&wrong).ok()) << "masks of another vocabulary";
@@ -61,7 +61,7 @@ TEST(Engine, MasksLeaveOnlyWhatTheyAllow) {
   TokenMasks masks(1, 512);
   allow(masks.row(0), 321);
   ASSERT_TRUE(engine->launch(one_row(blocks, 5, 0)).ok());
-  const StepMasks step_masks = {&masks};
+  const StepMasks step_masks = {{&masks}};
   ASSERT_TRUE(engine->sample(&step_masks).ok());
   EXPECT_EQ(engine->collect().value().sequences[0].tokens, std::vector<TokenId>{321});
   ASSERT_TRUE(engine->launch(one_row(blocks, 6, 1)).ok());

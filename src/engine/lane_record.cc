@@ -236,7 +236,7 @@ Status start_from_tail(State& state, const BatchSequence& rows) {
 // Nothing is recorded where the rows of one step went too far past the block's end for the rings.
 Status record_tail(State& state, const BatchSequence& rows, SequenceOutput& output) {
   const Lane& lane = state.lanes[static_cast<size_t>(rows.lane)];
-  if (rows.rows.empty() || (rows.sample && output.tokens.empty())) return {};
+  if (rows.rows.empty() || (rows.sample && output.tokens.empty() && !output.is_late)) return {};
   const int64_t num_computed = rows.sample ? lane.position : rows.position_begin + rows.rows.size();
   const LaneMoment moment{num_computed / kBlockPositions * kBlockPositions, rows.limits};
   if (moment.position < *rows.tail_from || moment.position <= rows.position_begin) return {};

@@ -141,6 +141,7 @@ uint64_t BytesToEnd::of_state(Machine& machine, const JsonStates& states, StateI
   if (nodes_.empty()) measure_nodes(machine.program());
   if (const auto known = states_.find(state); known != states_.end()) return known->second;
   uint64_t best = kNever;
+  machine.work_ += machine.num_items(state);
   for (const Machine::Item& item : machine.items(state)) {
     const uint64_t own = of_item(machine.program(), states, item);
     if (own < best) best = std::min(best, sum(own, of_state(machine, states, item.frame)));

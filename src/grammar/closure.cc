@@ -12,18 +12,17 @@ constexpr int kDepthMax = 2'000;  // nodes entered inside each other without a b
 
 void Closure::add(const Item& item) {
   const GrammarNode& node = machine_.program().nodes[item.node];
+  ++machine_.work_;
   switch (node.kind) {
     case GrammarNode::Kind::kSequence: {
-      if (std::ranges::find(seen_, item) != seen_.end()) return;
-      seen_.push_back(item);
+      if (!seen_.insert(item).second) return;
       const NodeId child = machine_.program().children[node.a + item.a];
       if (node.a + item.a + 1 == node.b) call_last(child, item.frame);
       else call(child, {item.node, item.a + 1, 0, item.frame});
       return;
     }
     case GrammarNode::Kind::kRepeat: {
-      if (std::ranges::find(seen_, item) != seen_.end()) return;
-      seen_.push_back(item);
+      if (!seen_.insert(item).second) return;
       if (item.a == 0) pop(item.frame);
       if (item.b == 0) return;
       const uint32_t room = item.b == RegexPool::kInfinite ? item.b : item.b - 1;
@@ -45,8 +44,7 @@ void Closure::add_array(const Item& item) {
   done_.push_back(item);
   const uint32_t phase = json_item::phase(item.b);
   if (phase != json_item::kFirst && phase != json_item::kNext) return;
-  if (std::ranges::find(seen_, item) != seen_.end()) return;
-  seen_.push_back(item);
+  if (!seen_.insert(item).second) return;
   const ArrayShape& shape = machine_.program().arrays[machine_.program().nodes[item.node].a];
   const JsonStates::Progress progress = machine_.json_states_.progress(item.a);
   const size_t num_choices = next_choices(shape, progress).size();
@@ -57,30 +55,23 @@ void Closure::add_array(const Item& item) {
   }
 }
 
-size_t Closure::pending_of(NodeId node, bool& is_new) {
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    if (pending_[i].node != node) continue;
-    is_new = false;
-    return i;
-  }
-  is_new = true;
-  pending_.push_back({node, {}, {}});
-  return pending_.size() - 1;
+std::pair<size_t, bool> Closure::pending_of(NodeId node) {
+  const auto found = pending_nodes_.insert(node);
+  if (found.second) pending_.emplace_back();
+  return found;
 }
 
 void Closure::call(NodeId node, const Item& next) {
-  bool is_new = false;
-  const size_t at = pending_of(node, is_new);
-  if (std::ranges::find(pending_[at].items, next) == pending_[at].items.end()) pending_[at].items.push_back(next);
+  const auto [at, is_new] = pending_of(node);
+  pending_[at].items.insert(next);
   if (machine_.program().nodes[node].nullable && machine_.program().nodes[next.node].kind != GrammarNode::Kind::kRepeat)
     add(next);
   if (is_new) enter(node, kPending | static_cast<StateId>(at));
 }
 
 void Closure::call_last(NodeId node, StateId frame) {
-  bool is_new = false;
-  const size_t at = pending_of(node, is_new);
-  if (std::ranges::find(pending_[at].frames, frame) == pending_[at].frames.end()) pending_[at].frames.push_back(frame);
+  const auto [at, is_new] = pending_of(node);
+  pending_[at].frames.insert(frame);
   if (machine_.program().nodes[node].nullable) pop(frame);
   if (is_new) enter(node, kPending | static_cast<StateId>(at));
 }
@@ -119,8 +110,7 @@ void Closure::enter(NodeId id, StateId frame) {
 
 void Closure::pop(StateId frame) {
   if ((frame & kPending) != 0) return;  // empty matches were followed when the node was called
-  if (std::ranges::find(popped_, frame) != popped_.end()) return;
-  popped_.push_back(frame);
+  if (!popped_.insert(frame).second) return;
   for (const Item& item : machine_.items(frame)) add(item);
 }
 
@@ -133,9 +123,9 @@ StateId Closure::resolve(StateId frame) {
     return Machine::kDead;
   }
   pending_[at].is_open = true;
-  std::vector<Item> items = pending_[at].items;
+  std::vector<Item> items = pending_[at].items.values();
   for (Item& item : items) item.frame = resolve(item.frame);
-  for (const StateId other : std::vector<StateId>(pending_[at].frames)) {
+  for (const StateId other : std::vector<StateId>(pending_[at].frames.values())) {
     if (const StateId whole = resolve(other); whole != Machine::kDead) {
       const std::vector<Item> more = machine_.items(whole);
       items.insert(items.end(), more.begin(), more.end());

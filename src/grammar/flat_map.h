@@ -63,6 +63,59 @@ class FlatMap {
   size_t size_ = 0;
 };
 
+// A map that forgets: beyond its largest size a new entry takes the place of another one. A key has one of four places
+// that share a cache line. The key ~0 is reserved.
+class FlatCache {
+ public:
+  explicit FlatCache(size_t places_max) : places_max_(places_max) {}  // a power of two
+  // The value, or FlatMap::kAbsent.
+  uint32_t find(uint64_t key) const {
+    if (places_.empty()) return FlatMap::kAbsent;
+    const Place* group = &places_[group_of(key)];
+    for (size_t i = 0; i < kWays; ++i)
+      if (group[i].key == key) return group[i].value;
+    return FlatMap::kAbsent;
+  }
+  void insert(uint64_t key, uint32_t value) {
+    if (places_.empty()) places_.resize(kPlacesMin);
+    Place* place = free_place(key);
+    if (place == nullptr && places_.size() < places_max_ && 2 * size_ >= places_.size()) {
+      grow();
+      place = free_place(key);
+    }
+    if (place == nullptr) place = &places_[group_of(key) + next_victim_++ % kWays];
+    else ++size_;
+    *place = {key, value};
+  }
+  size_t num_bytes() const { return places_.size() * sizeof(Place); }
+
+ private:
+  static constexpr size_t kWays = 4, kPlacesMin = 64;
+  static constexpr uint64_t kFree = ~uint64_t{0};
+  struct Place {
+    uint64_t key = kFree;
+    uint32_t value = 0;
+  };
+  size_t group_of(uint64_t key) const { return mixed_bits(key) & (places_.size() - kWays); }
+  Place* free_place(uint64_t key) {
+    Place* group = &places_[group_of(key)];
+    for (size_t i = 0; i < kWays; ++i)
+      if (group[i].key == kFree || group[i].key == key) return &group[i];
+    return nullptr;
+  }
+  void grow() {
+    std::vector<Place> old(places_.size() * 2);
+    old.swap(places_);
+    size_ = 0;
+    for (const Place& p : old)
+      if (p.key != kFree) insert(p.key, p.value);
+  }
+
+  const size_t places_max_;
+  std::vector<Place> places_;
+  size_t size_ = 0, next_victim_ = 0;
+};
+
 // Ids by the hash of what they stand for; the owner compares. Several ids may share a hash.
 class HashIndex {
  public:

@@ -111,41 +111,76 @@ bool Grammar::is_accepting(StateId state) {
 }
 
 Status Grammar::fill_mask(StateId state, std::span<uint32_t> row) {
-  const std::lock_guard lock(mutex_);
-  return fill_locked(state, row);
+  WorkBudget unlimited;
+  return try_fill_mask(state, row, unlimited).status();
 }
 
-Status Grammar::fill_locked(StateId state, std::span<uint32_t> row) {
+Result<bool> Grammar::try_fill_mask(StateId state, std::span<uint32_t> row, WorkBudget& budget) {
+  const std::lock_guard lock(mutex_);
+  return fill_locked(state, row, budget);
+}
+
+std::optional<StateId> Grammar::look_up_step(StateId state, TokenId token) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const std::string_view bytes = index_->tokenizer().token_bytes(token);
+  if (!lock.owns_lock() || index_->tokenizer().is_control(token) || bytes.empty()) return std::nullopt;
+  std::optional<StateId> at = state;
+  for (size_t i = 0; i < bytes.size() && at; ++i) at = machine_.look_up_step(*at, static_cast<uint8_t>(bytes[i]));
+  return at;
+}
+
+bool Grammar::look_up_mask(StateId state, std::span<uint32_t> row) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !machine_.failure().empty()) return false;
   std::ranges::fill(row, 0u);
-  const std::span<uint32_t> used = row.first(index_->num_words());
-  masks_.add(state, used);
+  if (!masks_.look_up(state, row.first(index_->num_words()))) return false;
+  add_controls(state, row);
+  return true;
+}
+
+void Grammar::add_controls(StateId state, std::span<uint32_t> row) {
   controls_.clear();
   machine_.next_controls(state, controls_);
-  for (const TokenId id : controls_) allow(used, id);
+  for (const TokenId id : controls_) allow(row, id);
   if (machine_.is_accepting(state))
-    for (const TokenId id : options_.end_ids) allow(used, id);
+    for (const TokenId id : options_.end_ids) allow(row, id);
+}
+
+Result<bool> Grammar::fill_locked(StateId state, std::span<uint32_t> row, WorkBudget& budget) {
+  std::ranges::fill(row, 0u);
+  const bool is_whole = masks_.add(state, row.first(index_->num_words()), budget);
+  add_controls(state, row);
   if (!machine_.failure().empty()) return resource_exhausted("grammar: " + machine_.failure());
-  return {};
+  return is_whole;
 }
 
 Status Grammar::fill_mask_within(StateId state, int64_t room, std::span<uint32_t> row) {
+  WorkBudget unlimited;
+  return try_fill_mask_within(state, room, row, unlimited).status();
+}
+
+Result<bool> Grammar::try_fill_mask_within(StateId state, int64_t room, std::span<uint32_t> row, WorkBudget& budget) {
   const std::lock_guard lock(mutex_);
-  TRY(fill_locked(state, row));
+  ASSIGN_OR_RETURN(const bool is_whole, fill_locked(state, row, budget));
+  if (!is_whole) return false;
   // A token is at least a byte, so bytes are room enough; a token may open more than it writes.
   const auto bytes = [&](StateId s) { return static_cast<int64_t>(machine_.bytes_to_end(s)); };
-  if (bytes(state) + kOpenedMax + kMissedMax < room) return {};
+  if (bytes(state) + kOpenedMax + kMissedMax < room) return true;
   std::vector<std::pair<TokenId, int64_t>> ways;
   int64_t least = INT64_MAX;
   for (TokenId id = 0; id < static_cast<TokenId>(index_->vocab_size()); ++id) {
     if (!is_allowed(row, id)) continue;
+    const uint64_t before = machine_.work();
     const bool is_end = std::ranges::find(options_.end_ids, id) != options_.end_ids.end();
     ways.emplace_back(id, is_end ? -1 : bytes(step_locked(state, id)));
     least = std::min(least, ways.back().second);
+    budget.spend(machine_.work() - before);
+    if (budget.is_spent()) return false;
   }
   const int64_t most = std::max(least, room - 2 - kMissedMax);  // this token and the end take one each
   for (const auto& [id, needed] : ways)
     if (needed > most) forbid(row, id);
-  return {};
+  return true;
 }
 
 std::vector<Grammar::Forced> Grammar::forced(StateId state, size_t bytes_max) {

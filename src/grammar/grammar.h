@@ -65,9 +65,16 @@ class Grammar {
   bool is_accepting(StateId state);
   // Sets the allowed bits of the row and clears the others. resource_exhausted when the grammar hit a limit.
   Status fill_mask(StateId state, std::span<uint32_t> row);
+  // The same within a budget; false when it was used up first: the row holds nothing of use then.
+  Result<bool> try_fill_mask(StateId state, std::span<uint32_t> row, WorkBudget& budget);
+  // step() and fill_mask() where that takes no more than looking up; nullopt and false where something has to be worked
+  // out, or another thread is at it.
+  std::optional<StateId> look_up_step(StateId state, TokenId token);
+  bool look_up_mask(StateId state, std::span<uint32_t> row);
   // fill_mask() for a text that must end within `room` tokens, its end included: of the tokens those after which it
   // still can, as far as a way to the end is known; those that lead nearest to the end when there are none.
   Status fill_mask_within(StateId state, int64_t room, std::span<uint32_t> row);
+  Result<bool> try_fill_mask_within(StateId state, int64_t room, std::span<uint32_t> row, WorkBudget& budget);
   // What must come next, up to `bytes_max` bytes, as text and control tokens in turn; stops where the text may end.
   struct Forced {
     std::string text;
@@ -96,7 +103,8 @@ class Grammar {
 
   StateId step_locked(StateId state, std::string_view bytes);
   StateId step_locked(StateId state, TokenId token);
-  Status fill_locked(StateId state, std::span<uint32_t> row);
+  Result<bool> fill_locked(StateId state, std::span<uint32_t> row, WorkBudget& budget);
+  void add_controls(StateId state, std::span<uint32_t> row);
 
   std::shared_ptr<const TokenIndex> index_;
   GrammarOptions options_;

@@ -38,6 +38,7 @@ size_t Machine::num_bytes() const {
 }
 
 StateId Machine::intern(std::vector<Item>& items) {
+  work_ += items.size();
   std::ranges::sort(items);
   items.erase(std::unique(items.begin(), items.end()), items.end());
   if (items.empty()) return kDead;

@@ -72,6 +72,12 @@ class Machine {
     const int32_t known = block == nullptr ? -1 : (*block)[byte & 31];
     return known >= 0 ? static_cast<StateId>(known) : step_slow(state, byte);
   }
+  // The step where it has been made before.
+  std::optional<StateId> look_up_step(StateId state, uint8_t byte) const {
+    const Block* block = states_[state].blocks[byte >> 5].get();
+    if (block == nullptr || (*block)[byte & 31] < 0) return std::nullopt;
+    return static_cast<StateId>((*block)[byte & 31]);
+  }
   StateId step_token(StateId state, TokenId control);
   bool is_accepting(StateId state) const { return states_[state].is_accepting; }
   // Control tokens that may come next.
@@ -81,6 +87,8 @@ class Machine {
 
   // About how few bytes lead to an accepting state; bytes_to_end.h.
   uint64_t bytes_to_end(StateId state);
+
+  uint64_t work() const { return work_ + program_->regexes.work(); }  // units done so far; work_budget.h
 
   // A limit was hit: states that should exist are missing. Empty when all is well.
   const std::string& failure() const { return failure_; }
@@ -112,6 +120,7 @@ class Machine {
 
  private:
   friend class Closure;
+  friend class BytesToEnd;
   using Block = std::array<int32_t, 32>;  // -1: not known
   struct State {
     uint32_t begin = 0, end = 0;  // of items_
@@ -158,6 +167,7 @@ class Machine {
   std::shared_ptr<class BytesToEnd> bytes_to_end_;
   StateId start_ = kDead;
   size_t num_blocks_ = 0;
+  uint64_t work_ = 0;
   std::string failure_;
 };
 

@@ -19,11 +19,25 @@ void unite_rows(std::span<uint32_t> row, std::span<const uint32_t> other) {
 
 }  // namespace
 
-void MaskMaker::add(StateId state, Row row) {
+bool MaskMaker::add(StateId state, Row row, WorkBudget& budget) {
+  if (look_up(state, row)) return true;
+  const uint64_t begin = machine_.work();
+  work_end_ = budget.units > UINT64_MAX - begin ? UINT64_MAX : begin + budget.units;
+  is_cut_ = false;
+  make(state, row);  // what has been added is right
+  budget.spend(machine_.work() - begin);
+  return !is_cut_;
+}
+
+bool MaskMaker::look_up(StateId state, Row row) {
   const auto known = parts_.find(state);
-  if (known == parts_.end()) return make(state, row);
-  for (const Key key : known->second)
-    if (!add_cached(key, row)) return make(state, row);  // pushed out: what has been added is right
+  return known != parts_.end() &&
+         std::ranges::all_of(known->second, [&](Key key) { return add_cached(key, row); });  // else pushed out
+}
+
+bool MaskMaker::goes_on() {
+  if (machine_.work() > work_end_) is_cut_ = true;
+  return !is_cut_;
 }
 
 void MaskMaker::make(StateId state, Row row) {
@@ -42,6 +56,7 @@ void MaskMaker::make(StateId state, Row row) {
         all.words.resize(row.size(), 0);
         std::vector<Key> inner;
         for (const Machine::Item& item : items) add_item(item, tier, all.words, inner);
+        if (is_cut_) return;
         unite(row, remember(key, std::move(all)));
       }
       keys.push_back(key);
@@ -49,6 +64,7 @@ void MaskMaker::make(StateId state, Row row) {
       for (const Machine::Item& item : items) add_item(item, tier, row, keys);
     }
   }
+  if (is_cut_) return;
   std::ranges::sort(keys);
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
   other_bytes_ += keys.size() * sizeof(Key) + 64;
@@ -56,6 +72,7 @@ void MaskMaker::make(StateId state, Row row) {
 }
 
 void MaskMaker::add_item(const Machine::Item& item, const Tier& tier, Row row, std::vector<Key>& keys) {
+  if (!goes_on()) return;
   const GrammarNode::Kind kind = machine_.program().nodes[item.node].kind;
   if (kind == GrammarNode::Kind::kAccept || kind == GrammarNode::Kind::kTokens) return;
   const uint32_t cap = tier.token_bytes_max;
@@ -91,6 +108,7 @@ void MaskMaker::add_part(Key key, Row row, std::vector<Key>& keys, Compute&& com
     found_.base = nullptr;
     found_.ids.clear();
     compute();
+    if (is_cut_) return;
     Mask made;
     made.base = found_.base;
     made.is_sparse = found_.ids.size() <= kSparseIdsMax;
@@ -135,6 +153,7 @@ void MaskMaker::walk_bytes(const TokenIndex::Trie& trie, StateId state, OnToken&
       i = node.next;
       continue;
     }
+    if (!goes_on()) return;
     const StateId next = machine_.step(states[node.depth], node.byte);
     if (next == Machine::kDead) {
       i = node.next;
@@ -156,13 +175,16 @@ void MaskMaker::compute_all(StateId state, const Tier& tier) {
 void MaskMaker::compute_inside(RegexId text, const Tier& tier) {
   RegexPool& regexes = machine_.program().regexes;
   const auto add = [&](const CharTrie& trie) {
-    walk_.walk(trie, text, [&](size_t node, RegexId left) {
-      for (const CharTrie::End& end : trie.ends(node)) {
-        // A token whose last character is cut off is allowed when some such character is.
-        if (end.rest < 0 || meets(regexes.live_chars(left), index_.tails()[static_cast<size_t>(end.rest)]))
-          found_.add(end.token);
-      }
-    });
+    walk_.walk(
+        trie, text,
+        [&](size_t node, RegexId left) {
+          for (const CharTrie::End& end : trie.ends(node)) {
+            // A token whose last character is cut off is allowed when some such character is.
+            if (end.rest < 0 || meets(regexes.live_chars(left), index_.tails()[static_cast<size_t>(end.rest)]))
+              found_.add(end.token);
+          }
+        },
+        [&] { return goes_on(); });
   };
   // What takes plain characters without end, or a count of them and then ends, needs no walk over plain tokens.
   const size_t absorbed =
@@ -174,27 +196,31 @@ void MaskMaker::compute_inside(RegexId text, const Tier& tier) {
 }
 
 const MaskMaker::Suffixes& MaskMaker::suffixes(StateId after, const Tier& tier) {
-  const auto [at, is_new] = suffixes_.try_emplace(key_of(after, tier, kAll));
-  if (!is_new) return at->second;
-  Suffixes& found = at->second;
+  const Key key = key_of(after, tier, kAll);
+  if (const auto known = suffixes_.find(key); known != suffixes_.end()) return known->second;
+  Suffixes found;
   found.allowed.resize(tier.quoted.size());
   walk_bytes(tier.after_quote, after, [&](TokenId suffix) {
     found.ids.push_back(suffix);
     found.allowed[static_cast<size_t>(suffix)] = true;
   });
+  if (is_cut_) return cut_suffixes_ = std::move(found);
   other_bytes_ += found.ids.size() * 4 + found.allowed.size() / 8 + 96;
-  return found;
+  return suffixes_[key] = std::move(found);
 }
 
 void MaskMaker::compute_closing(const Machine::StringBody& body, RegexId text, const Tier& tier) {
   const Suffixes& allowed = suffixes(body.after, tier);
   RegexPool& regexes = machine_.program().regexes;
   const auto add = [&](const CharTrie& trie) {
-    walk_.walk(trie, text, [&](size_t node, RegexId left) {
-      if (!regexes.is_nullable(left)) return;
-      for (const CharTrie::End& end : trie.ends(node))
-        if (end.rest < 0 || allowed.allowed[static_cast<size_t>(end.rest)]) found_.add(end.token);
-    });
+    walk_.walk(
+        trie, text,
+        [&](size_t node, RegexId left) {
+          if (!regexes.is_nullable(left)) return;
+          for (const CharTrie::End& end : trie.ends(node))
+            if (end.rest < 0 || allowed.allowed[static_cast<size_t>(end.rest)]) found_.add(end.token);
+        },
+        [&] { return goes_on(); });
   };
   const bool may_always_close = regexes.is_repeat(text) && regexes.is_nullable(text) &&
                                 regexes.num_absorbed(text, TokenIndex::plain_chars()) >= tier.chars_before_quote_max;

@@ -12,6 +12,7 @@
 #include "grammar/machine.h"
 #include "grammar/regex_walk.h"
 #include "grammar/token_index.h"
+#include "grammar/work_budget.h"
 
 namespace deepinfer {
 
@@ -21,8 +22,11 @@ class MaskMaker {
   MaskMaker(Machine& machine, const TokenIndex& index, size_t cache_bytes_max)
       : machine_(machine), index_(index), cache_bytes_max_(cache_bytes_max), walk_(machine.program().regexes) {}
 
-  // Adds the tokens whose bytes may come next. Control tokens are the owner's. Precondition: row.size() = num_words().
-  void add(StateId state, std::span<uint32_t> row);
+  // Adds the tokens whose bytes may come next. Control tokens are the owner's. False when the work was cut short: the
+  // row holds nothing of use then. Precondition: row.size() = num_words().
+  bool add(StateId state, std::span<uint32_t> row, WorkBudget& budget);
+  // The same where nothing has to be worked out; false elsewhere.
+  bool look_up(StateId state, std::span<uint32_t> row);
 
   size_t num_masks() const { return masks_.size(); }
   size_t num_bytes() const { return mask_bytes_ + walk_.num_bytes() + other_bytes_; }
@@ -50,6 +54,7 @@ class MaskMaker {
     void add(TokenId id) { ids.push_back(id); }
   };
   void make(StateId state, Row row);
+  bool goes_on();  // false: cut short
   void add_item(const Machine::Item& item, const Tier& tier, Row row, std::vector<Key>& keys);
   bool add_cached(Key key, Row row);
   static void unite(Row row, const Mask& mask);
@@ -70,6 +75,7 @@ class MaskMaker {
     std::vector<bool> allowed;
   };
   const Suffixes& suffixes(StateId after, const Tier& tier);
+  Suffixes cut_suffixes_;  // what there is of them when the work was cut short
 
   Machine& machine_;
   const TokenIndex& index_;
@@ -80,6 +86,9 @@ class MaskMaker {
   std::unordered_map<StateId, std::vector<Key>> parts_;  // of states met before; empty masks are left out
   std::unordered_map<Key, Suffixes> suffixes_;
   Found found_;  // scratch
+  // Of the call under way.
+  uint64_t work_end_ = 0;
+  bool is_cut_ = false;
   size_t mask_bytes_ = 0, other_bytes_ = 0;
 };
 

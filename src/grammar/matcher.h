@@ -32,6 +32,14 @@ class Matcher {
   // far as one is known.
   Result<size_t> fill_masks(std::span<const TokenId> drafts, TokenMasks& masks, int64_t first_row,
                             std::optional<int64_t> room = std::nullopt) const;
+  // accept() of the tokens, then fill_masks() from row 0 on with the room that is left of `tokens_max` (0: no limit),
+  // within a budget. nullopt, and the matcher stays where it is, when it was used up first; the same call again gets
+  // further. Errors: internal, one of the tokens does not follow the grammar.
+  Result<std::optional<size_t>> try_advance(std::span<const TokenId> tokens, std::span<const TokenId> drafts,
+                                            TokenMasks& masks, int64_t tokens_max, WorkBudget& budget);
+  // The same where all of it has been worked out before, without a limit; nullopt elsewhere.
+  std::optional<size_t> look_up_advance(std::span<const TokenId> tokens, std::span<const TokenId> drafts,
+                                        TokenMasks& masks);
   // The mask of the next token alone.
   Status fill_mask(std::span<uint32_t> row) const;
   // Tokens that certainly come next: control tokens and those of the forced text, less the last ones before what is
@@ -45,6 +53,8 @@ class Matcher {
   StateId state() const { return states_.back(); }
 
  private:
+  Result<std::optional<size_t>> try_fill_masks(std::span<const TokenId> drafts, TokenMasks& masks, int64_t first_row,
+                                               std::optional<int64_t> room, WorkBudget& budget) const;
   std::shared_ptr<Grammar> grammar_;
   std::vector<StateId> states_;  // after each token
   bool is_ended_ = false;        // the last token was an end id

@@ -11,9 +11,9 @@ constexpr uint32_t kExponentMax = 400;
 constexpr int kMantissaDecimals = 16;
 
 uint64_t times_power_of_ten(uint64_t value, uint32_t power, uint64_t modulus) {
-  unsigned __int128 product = value % modulus;
+  uint64_t product = value % modulus;  // divisors are below 2^59: ten times as much has room
   for (uint32_t i = 0; i < power; ++i) product = product * 10 % modulus;
-  return static_cast<uint64_t>(product);
+  return product;
 }
 
 }  // namespace

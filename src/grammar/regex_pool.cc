@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kNodesMax = size_t{3} << 20;
 constexpr size_t kNodesPerLook = 4096;  // made between two questions whether to go on
-constexpr size_t kDerivativesMax = size_t{4} << 20;
+constexpr size_t kDerivativesMax = size_t{1} << 17;  // kept: 2 MB, so that growing holds up no mask
 
 uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9E3779B97F4A7C15ull + (h << 6) + (h >> 2);
@@ -27,7 +27,7 @@ uint32_t add_counts(uint32_t a, uint32_t b) {
 
 }  // namespace
 
-RegexPool::RegexPool() {
+RegexPool::RegexPool() : derivatives_(kDerivativesMax) {
   nodes_.push_back({Kind::kNone, false, true});
   nodes_.push_back({Kind::kEmpty, true, true});
   sets_.push_back(CharSet::all());
@@ -46,6 +46,7 @@ size_t RegexPool::hash(const Node& node) const {
 }
 
 RegexId RegexPool::intern(const Node& node) {
+  ++work_;
   const size_t h = hash(node);
   const bool is_list = node.kind == Kind::kEither || node.kind == Kind::kBoth;
   const uint32_t known = interned_.find(h, [&](uint32_t id) {
@@ -284,13 +285,13 @@ RegexId RegexPool::derive(RegexId id, char32_t code_point) {
   const uint64_t key = uint64_t{id} << 21 | code_point;
   if (const uint32_t known = derivatives_.find(key); known != FlatMap::kAbsent) return known;
   const RegexId result = derive_uncached(id, code_point);
-  if (derivatives_.size() > kDerivativesMax) derivatives_.clear();
   derivatives_.insert(key, result);
   return result;
 }
 
 RegexId RegexPool::derive_uncached(RegexId id, char32_t c) {
   const Node node = nodes_[id];
+  ++work_;
   switch (node.kind) {
     case Kind::kNone:
     case Kind::kEmpty: return kNone;

@@ -62,7 +62,7 @@ class RegexPool {
   bool matches(RegexId id, std::u32string_view text);
   // Ends of ranges of code points with one derivative each; the first range begins at 0, the last ends at
   // CharSet::kEnd. Surrogates are a range of their own.
-  std::vector<char32_t> class_ends(RegexId id) const;
+  std::vector<char32_t> class_ends(RegexId id);
   // Code points after which the language is not empty.
   const CharSet& live_chars(RegexId id);
   // The same expression with every counter above `cap` replaced so that no text of up to `cap` code points can tell.
@@ -76,6 +76,7 @@ class RegexPool {
   // The texts of the language when there are at most `max` of them and none is longer than 64.
   bool enumerate(RegexId id, size_t max, std::vector<std::u32string>& out);
 
+  uint64_t work() const { return work_; }  // units done so far; work_budget.h
   size_t num_nodes() const { return nodes_.size(); }
   size_t num_bytes() const;
   bool is_full() const { return is_full_; }
@@ -107,8 +108,9 @@ class RegexPool {
   RegexId multiple_node(uint32_t divisor, const MultipleState& state);
   void merge_repeats(std::vector<RegexId>& parts);
   void add_breaks(RegexId id, std::vector<char32_t>& breaks, int depth) const;
-  std::vector<char32_t> representatives(RegexId id) const;
+  std::vector<char32_t> representatives(RegexId id);
   std::vector<RegexId> list_of(RegexId id) const;
+  bool has_text_nearby(RegexId id);
   bool search_text(RegexId id);
   uint32_t distance(RegexId id);
   uint32_t longest_way_out(RegexId id);
@@ -122,13 +124,14 @@ class RegexPool {
   std::vector<std::vector<std::u32string>> tables_;
   std::vector<DecimalDivisor> divisors_;
   HashIndex interned_;
-  FlatMap derivatives_;
+  FlatCache derivatives_;
   FlatMap has_text_;
   FlatMap distances_;
   std::unordered_map<RegexId, uint32_t> shortest_;
   std::unordered_map<RegexId, std::unique_ptr<CharSet>> live_;
   FlatMap saturated_;
   std::function<bool()> keep_going_;
+  uint64_t work_ = 0;
   bool is_full_ = false, is_stopped_ = false;
 };
 

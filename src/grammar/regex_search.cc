@@ -64,15 +64,16 @@ void RegexPool::add_breaks(RegexId id, std::vector<char32_t>& breaks, int depth)
 }
 
 // Sorted break points, first 0, last kEnd: all code points of [i, i+1) have one derivative.
-std::vector<char32_t> RegexPool::representatives(RegexId id) const {
+std::vector<char32_t> RegexPool::representatives(RegexId id) {
   std::vector<char32_t> breaks{0, 0xD800, 0xE000, CharSet::kEnd};
   add_breaks(id, breaks, 0);
+  work_ += breaks.size() / 4;
   std::ranges::sort(breaks);
   breaks.erase(std::unique(breaks.begin(), breaks.end()), breaks.end());
   return breaks;
 }
 
-std::vector<char32_t> RegexPool::class_ends(RegexId id) const {
+std::vector<char32_t> RegexPool::class_ends(RegexId id) {
   std::vector<char32_t> ends = representatives(id);
   ends.erase(ends.begin());
   return ends;
@@ -83,7 +84,7 @@ bool RegexPool::has_text(RegexId id) {
   if (id == kNone) return false;
   if (node.simple || node.nullable) return true;
   if (const uint32_t known = has_text_.find(id); known != FlatMap::kAbsent) return known != 0;
-  const bool result = search_text(id);
+  const bool result = has_text_nearby(id) || search_text(id);
   if (has_text_.find(id) == FlatMap::kAbsent) has_text_.insert(id, result ? 1 : 0);
   return result;
 }
@@ -115,6 +116,18 @@ uint32_t RegexPool::distance(RegexId id) {
   const auto clipped = static_cast<uint32_t>(std::min<uint64_t>(result, kDistanceMax));
   if (distances_.find(id) == FlatMap::kAbsent) distances_.insert(id, clipped);
   return clipped;
+}
+
+// Most states are one character away from where the answer is known.
+bool RegexPool::has_text_nearby(RegexId id) {
+  const std::vector<char32_t> points = representatives(id);
+  if (points.size() > kRepresentativesMax) return false;
+  for (size_t i = points.size() - 1; i-- > 0;) {
+    if (points[i] == 0xD800) continue;
+    const RegexId next = derive(id, points[i]);
+    if (next != kNone && (nodes_[next].nullable || nodes_[next].simple || has_text_.find(next) == 1)) return true;
+  }
+  return false;
 }
 
 bool RegexPool::search_text(RegexId start) {

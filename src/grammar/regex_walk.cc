@@ -20,7 +20,7 @@ RegexWalk::Row* RegexWalk::next_of(Row& row, size_t class_idx) {
   Class& of = row.classes[class_idx];
   const char32_t begin = class_idx == 0 ? 0 : row.classes[class_idx - 1].end;
   if (!of.is_known) {
-    of.is_known = true;
+    of.is_known = has_worked_ = true;
     if (begin != 0xD800) {
       const RegexId left = pool_.derive(row.regex, begin);
       if (pool_.has_text(left)) of.next = row_of(left);

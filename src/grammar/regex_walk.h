@@ -19,8 +19,9 @@ class RegexWalk {
   explicit RegexWalk(RegexPool& pool) : pool_(pool) {}
 
   // Visits the nodes whose characters leave something of the language: found(node, regex that is left), the root too.
-  template <typename Found>
-  void walk(const CharTrie& trie, RegexId start, Found&& found);
+  // Ends early once goes_on() says no; it is asked where something new was worked out.
+  template <typename Found, typename GoesOn>
+  void walk(const CharTrie& trie, RegexId start, Found&& found, GoesOn&& goes_on);
 
   size_t num_bytes() const { return rows_.size() * sizeof(Row); }
 
@@ -58,6 +59,7 @@ class RegexWalk {
   bool find_wide(Row& row);
 
   RegexPool& pool_;
+  bool has_worked_ = false;  // since goes_on() was asked
   Row unknown_;
   std::vector<std::unique_ptr<Row>> rows_;
   std::unordered_map<RegexId, Row*> row_ids_;
@@ -68,8 +70,8 @@ class RegexWalk {
   std::vector<Level> path_;  // by depth
 };
 
-template <typename Found>
-void RegexWalk::walk(const CharTrie& trie, RegexId start, Found&& found) {
+template <typename Found, typename GoesOn>
+void RegexWalk::walk(const CharTrie& trie, RegexId start, Found&& found, GoesOn&& goes_on) {
   if (!pool_.has_text(start) || trie.nodes().empty()) return;
   if (rows_.size() > kRowsMax) {
     rows_.clear();
@@ -88,6 +90,10 @@ void RegexWalk::walk(const CharTrie& trie, RegexId start, Found&& found) {
       continue;
     }
     Row* const next = step(*from.row, node.c);
+    if (has_worked_) {
+      has_worked_ = false;
+      if (!goes_on()) return;
+    }
     if (next == nullptr) {
       i = node.next;
       continue;

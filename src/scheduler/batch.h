@@ -94,6 +94,7 @@ struct SequenceOutput {
   int64_t tail_position = 0;            // the block's end it is of
   bool is_finite = true;                // false: a logit of this sequence is NaN or infinite; nothing was picked
   bool has_allowed_token = true;        // false: the mask left no token; nothing was picked
+  bool is_late = false;  // its mask was not there in time: nothing was picked, its last row and drafts run again
 };
 
 struct StepOutput {

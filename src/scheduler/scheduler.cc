@@ -85,6 +85,10 @@ void Scheduler::cut_drafts(SequenceId id, int64_t num_drafts) {
   s.confidences.resize(num);
 }
 
+void Scheduler::hold(SequenceId id, bool is_held) {
+  if (const auto at = sequences_.find(id); at != sequences_.end()) at->second->is_held = is_held;
+}
+
 const Sequence* Scheduler::find(SequenceId id) const {
   const auto at = sequences_.find(id);
   return at == sequences_.end() ? nullptr : at->second.get();

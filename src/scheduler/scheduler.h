@@ -82,6 +82,9 @@ class Scheduler {
   // sequences whose drafts are in a step already, are ignored.
   void cut_drafts(SequenceId id, int64_t num_drafts);
 
+  // While it is held a sequence that decodes gets no rows: what it may pick is not known yet. Unknown ids are ignored.
+  void hold(SequenceId id, bool is_held);
+
   // The next step. Every plan() with a non-empty batch is followed by commit() of its output, in the same order.
   // Precondition: fewer than kStepsMax steps are under way.
   // `batch` and `deltas` are overwritten; handing the same objects in again keeps their memory.
@@ -111,7 +114,7 @@ class Scheduler {
   std::optional<SequenceRecord> take_record(SequenceId id);
   // Predicted nanoseconds until the first token of a prompt of that many uncached tokens, if it were queued now.
   double predict_ttft_ns(int64_t num_uncached_tokens) const;
-  int64_t num_wasted_rows() const { return num_wasted_rows_; }  // ran for sequences that had ended
+  int64_t num_wasted_rows() const { return num_wasted_rows_; }  // ran for sequences that had ended, or in vain
   const StepTime& curve() const { return fit_.curve(); }
   const StepTimeFit& fit() const { return fit_; }
   const Calibration& calibration() const { return calibration_; }
@@ -159,6 +162,7 @@ class Scheduler {
   void commit_prompt(Sequence& sequence, const Planned& planned, const SequenceOutput& output, SequenceDelta& delta,
                      int64_t now_ns);
   void commit_decode(Sequence& sequence, const SequenceOutput& output, SequenceDelta& delta);
+  void commit_late(Sequence& sequence, const Planned& planned, const SequenceOutput& output);
   void commit_sequence(const Planned& planned, const StepOutput& output, const SequenceOutput& result, int64_t now_ns,
                        SequenceDelta& delta);
   void append_tokens(Sequence& sequence, std::span<const TokenId> tokens, SequenceDelta& delta);

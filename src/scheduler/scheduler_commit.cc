@@ -49,6 +49,7 @@ void Scheduler::commit_sequence(const Planned& planned, const StepOutput& output
   if (!output.failure.ok()) delta.finished = SequenceEnd::kFailed;
   else if (!result.is_finite) delta.finished = SequenceEnd::kNotFinite;
   else if (!result.has_allowed_token) delta.finished = SequenceEnd::kNothingAllowed;
+  else if (result.is_late) commit_late(s, planned, result);
   else if (planned.is_prompt) commit_prompt(s, planned, result, delta, now_ns);
   else commit_decode(s, result, delta);
   if (result.tail && s.num_computed_tokens >= result.tail_position) publish_tail(s, result);
@@ -91,6 +92,18 @@ void Scheduler::commit_decode(Sequence& s, const SequenceOutput& output, Sequenc
   s.num_computed_tokens = std::min(s.num_computed_tokens, static_cast<int64_t>(s.tokens.size()) - 1);
   publish_full_blocks(s);
   take_drafts(s, output);
+}
+
+// Its last row counts as not run: it is the anchor of the next. What the drafts were is known still.
+void Scheduler::commit_late(Sequence& s, const Planned& planned, const SequenceOutput& output) {
+  CHECK(output.tokens.empty());
+  num_wasted_rows_ += planned.is_prompt ? 1 : output.num_rows;
+  if (!planned.is_prompt) return;
+  s.num_computed_tokens += planned.num_rows - 1;
+  publish_full_blocks(s);
+  CHECK(s.num_uncomputed_tokens() == 1);
+  s.state = SequenceState::kDecode;
+  if (s.num_output_tokens() == 0) fork_prompt(s);
 }
 
 void Scheduler::append_tokens(Sequence& s, std::span<const TokenId> tokens, SequenceDelta& delta) {

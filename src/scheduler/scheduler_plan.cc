@@ -31,7 +31,8 @@ void Scheduler::plan(int64_t now_ns, Batch& batch) {
 void Scheduler::plan_decode(Batch& batch) {
   decoding_.clear();
   for (Sequence* s : running_)  // one whose last token is under way has nothing more to run
-    if (s->decodes_next() && s->num_output_tokens() + s->num_coming_tokens < s->request.max_output_tokens)
+    if (s->decodes_next() && !s->is_held &&
+        s->num_output_tokens() + s->num_coming_tokens < s->request.max_output_tokens)
       decoding_.push_back(s);
   choose_verify_lengths(batch);
   for (size_t i = 0; i < decoding_.size(); ++i) {

@@ -89,6 +89,7 @@ struct Sequence {
   int64_t num_published_blocks = 0;
   TailBytes tail;                           // that its first rows go on behind
   bool behind_fast_replay = false;          // what it computes must not serve exact requests
+  bool is_held = false;                     // gets no rows while it decodes
   bool awaits_loads = false;                // a block of its hit is still being loaded
   std::optional<Snapshot> snapshot;         // while preempted
   std::optional<SequenceId> awaited;        // whose prompt it shares, until it starts

@@ -1,23 +1,34 @@
 // SPDX-License-Identifier: MIT
 #include "serve/grammar_masks.h"
 
-#include <fmt/format.h>
-
 namespace deepinfer {
+namespace {
 
-Result<int64_t> GrammarMasks::fill_masks(std::span<const TokenId> drafts, TokenMasks& masks) {
-  const auto room =
-      tokens_max_ == 0 ? std::optional<int64_t>() : tokens_max_ - static_cast<int64_t>(matcher_.num_tokens());
-  ASSIGN_OR_RETURN(const size_t num_rows, matcher_.fill_masks(drafts, masks, 0, room));
-  return static_cast<int64_t>(num_rows);
+constexpr uint64_t kUnitsAtFirst = 20'000;  // about a millisecond
+
+}  // namespace
+
+GrammarMasks::GrammarMasks(std::shared_ptr<Grammar> grammar, int64_t tokens_max)
+    : matcher_(std::move(grammar)), tokens_max_(tokens_max), units_(kUnitsAtFirst) {}
+
+Result<std::optional<int64_t>> GrammarMasks::make_masks(std::span<const TokenId> settled,
+                                                        std::span<const TokenId> drafts, TokenMasks& masks) {
+  WorkBudget budget{units_};
+  ASSIGN_OR_RETURN(const auto num_rows, matcher_.try_advance(settled, drafts, masks, tokens_max_, budget));
+  if (!num_rows) {
+    units_ *= 2;  // caches may have lost what was worked out: it ends all the same
+    return std::optional<int64_t>();
+  }
+  units_ = kUnitsAtFirst;
+  return std::optional<int64_t>(static_cast<int64_t>(*num_rows));
 }
 
-Status GrammarMasks::accept(std::span<const TokenId> tokens) {
-  for (const TokenId token : tokens)
-    if (!matcher_.accept(token))
-      return internal_error(
-          fmt::format("token {} at position {} does not follow the grammar", token, matcher_.num_tokens()));
-  return {};
+std::optional<int64_t> GrammarMasks::look_up_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
+                                                   TokenMasks& masks) {
+  if (tokens_max_ != 0) return std::nullopt;
+  const std::optional<size_t> num_rows = matcher_.look_up_advance(settled, drafts, masks);
+  if (!num_rows) return std::nullopt;
+  return static_cast<int64_t>(*num_rows);
 }
 
 std::unique_ptr<MaskSource> grammar_masks(const PreparedRequest& request) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Masks of an answer that follows a grammar, for the step loop. Thread: the loop's; the grammar is shared.
+// Masks of an answer that follows a grammar, for the step loop. The grammar is shared.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,18 @@ class GrammarMasks : public MaskSource {
  public:
   // `tokens_max`: with a limit, the answer is brought to its end before so many tokens are over, as far as a way to the
   // end is known.
-  explicit GrammarMasks(std::shared_ptr<Grammar> grammar, int64_t tokens_max = 0)
-      : matcher_(std::move(grammar)), tokens_max_(tokens_max) {}
+  explicit GrammarMasks(std::shared_ptr<Grammar> grammar, int64_t tokens_max = 0);
 
-  Result<int64_t> fill_masks(std::span<const TokenId> drafts, TokenMasks& masks) override;
-  // Errors: internal, a token that its mask did not allow.
-  Status accept(std::span<const TokenId> tokens) override;
+  // Errors: internal, a token that its mask did not allow; resource_exhausted, the grammar hit a limit.
+  Result<std::optional<int64_t>> make_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
+                                            TokenMasks& masks) override;
+  std::optional<int64_t> look_up_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
+                                       TokenMasks& masks) override;
 
  private:
   Matcher matcher_;
   int64_t tokens_max_;
+  uint64_t units_;  // of the next call
 };
 
 // Those of a prepared request; null when its answer is free.

@@ -2,37 +2,55 @@
 #include "serve/sequence_masks.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 
 namespace deepinfer {
 
-SequenceMasks::SequenceMasks(std::unique_ptr<MaskSource> source, int64_t vocab_size, int64_t num_drafts_max)
-    : source_(std::move(source)), rows_(1 + num_drafts_max, vocab_size) {}
+SequenceMasks::SequenceMasks(std::unique_ptr<MaskSource> source, int64_t vocab_size, int64_t num_drafts_max,
+                             MaskWorkers& workers)
+    : workers_(workers), source_(std::move(source)), rows_(1 + num_drafts_max, vocab_size) {}
 
 void SequenceMasks::accept(std::span<const TokenId> tokens) {
+  CHECK(!is_busy_);
   if (tokens.empty() || !failure_.ok()) return;
   num_drafts_asked_ = -1;
-  failure_ = source_->accept(tokens);
+  settled_.insert(settled_.end(), tokens.begin(), tokens.end());
 }
 
-int64_t SequenceMasks::fill(std::span<const TokenId> drafts) {
+void SequenceMasks::ask(std::span<const TokenId> drafts) {
   drafts = drafts.first(std::min(drafts.size(), static_cast<size_t>(rows_.num_rows() - 1)));
-  const int64_t num_drafts = static_cast<int64_t>(drafts.size());
-  if (num_drafts <= num_drafts_asked_) return std::min(num_drafts, num_drafts_allowed_);
-  num_drafts_asked_ = num_drafts;
+  num_drafts_wanted_ = static_cast<int64_t>(drafts.size());
+  if (is_busy_ || is_ready()) return;
+  if (!failure_.ok()) return keep(failure_);
+  drafts_.assign(drafts.begin(), drafts.end());
+  if (const std::optional<int64_t> num_rows = source_->look_up_masks(settled_, drafts_, rows_)) return keep(*num_rows);
+  is_busy_ = true;
+  workers_.start([self = shared_from_this()] { return self->make_some(); });
+}
+
+bool SequenceMasks::make_some() {
+  Result<std::optional<int64_t>> made = source_->make_masks(settled_, drafts_, rows_);
+  if (made.ok() && !*made) return false;
+  keep(made.ok() ? Result<int64_t>(**made) : Result<int64_t>(made.status()));
+  is_busy_.store(false, std::memory_order_release);
+  return true;
+}
+
+void SequenceMasks::keep(Result<int64_t> num_rows) {
+  settled_.clear();
+  num_drafts_asked_ = static_cast<int64_t>(drafts_.size());
   num_drafts_allowed_ = 0;
-  if (failure_.ok()) {
-    Result<int64_t> num_rows = source_->fill_masks(drafts, rows_);
-    if (num_rows.ok()) {
-      CHECK(*num_rows >= 1 && *num_rows <= num_drafts + 1);
-      return num_drafts_allowed_ = *num_rows - 1;
-    }
-    failure_ = num_rows.status();
+  if (num_rows.ok()) {
+    CHECK(*num_rows >= 1 && *num_rows <= num_drafts_asked_ + 1);
+    num_drafts_allowed_ = *num_rows - 1;
+    return;
   }
+  failure_ = num_rows.status();
+  num_drafts_asked_ = rows_.num_rows() - 1;
   std::ranges::fill(rows_.row(0), 0u);  // the engine finds nothing to pick, and the sequence ends
-  return 0;
 }
 
 }  // namespace deepinfer

@@ -1,36 +1,56 @@
 // SPDX-License-Identifier: MIT
 // The masks of one running sequence: asks its source, keeps the rows until the step that picks with them has been
-// collected. Thread: the loop's.
+// collected. What the source cannot look up at once is made by the workers meanwhile. Thread: the loop's; while a job
+// is under way its thread has source and rows.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "base/token_masks.h"
 #include "serve/mask_source.h"
+#include "serve/mask_workers.h"
 
 namespace deepinfer {
 
-class SequenceMasks {
+class SequenceMasks : public std::enable_shared_from_this<SequenceMasks> {
  public:
-  SequenceMasks(std::unique_ptr<MaskSource> source, int64_t vocab_size, int64_t num_drafts_max);
+  // The workers outlive the object.
+  SequenceMasks(std::unique_ptr<MaskSource> source, int64_t vocab_size, int64_t num_drafts_max, MaskWorkers& workers);
 
+  // Precondition: the rows are there.
   void accept(std::span<const TokenId> tokens);
-  // Rows of the next verify run: after the accepted tokens and each of `drafts`. Returns how many of the drafts are
-  // allowed; those behind need not be verified. Asking again before the next accept() costs nothing.
-  int64_t fill(std::span<const TokenId> drafts);
+  // Has rows made for the next verify run: after the accepted tokens and each of `drafts`. Asking again before the next
+  // accept() costs nothing.
+  void ask(std::span<const TokenId> drafts);
+  // Whether what was asked for is there.
+  bool is_ready() const { return !is_busy_.load(std::memory_order_acquire) && num_drafts_asked_ >= num_drafts_wanted_; }
+  // How many of the drafts asked for are allowed; those behind need not be verified. Precondition: is_ready().
+  int64_t num_drafts_allowed() const { return num_drafts_allowed_; }
   const TokenMasks& rows() const { return rows_; }
-  // Not ok when the source failed: from then on nothing is allowed.
+  // Not ok when the source failed: from then on nothing is allowed. Precondition: is_ready().
   const Status& failure() const { return failure_; }
 
+  // Whether a step came that needed the rows before they were there. Nobody waits for one that was late last time.
+  bool was_late = false;
+
  private:
+  bool make_some();  // on a worker's thread; true when done
+  void keep(Result<int64_t> num_rows);
+
+  MaskWorkers& workers_;
   std::unique_ptr<MaskSource> source_;
   TokenMasks rows_;
+  std::vector<TokenId> settled_, drafts_;  // the source has not been told of yet; asked for
+  int64_t num_drafts_wanted_ = 0;
   int64_t num_drafts_asked_ = -1;  // rows_ is for so many drafts; -1 = it has to be filled
   int64_t num_drafts_allowed_ = 0;
   Status failure_;
+  std::atomic<bool> is_busy_ = false;
 };
 
 }  // namespace deepinfer

@@ -65,8 +65,10 @@ void append_loop(Page& page, const StepLoopSnapshot& loop) {
            static_cast<double>(loop.busy_ns) * 1e-9);
   page.one("deepinfer_engine_idle_seconds_total", "counter", "Time of the engine's thread between steps.",
            static_cast<double>(loop.idle_ns) * 1e-9);
-  page.one("deepinfer_wasted_rows_total", "counter", "Rows computed for sequences that had ended.",
+  page.one("deepinfer_wasted_rows_total", "counter", "Rows computed for sequences that had ended, or in vain.",
            loop.num_wasted_rows);
+  page.one("deepinfer_late_masks_total", "counter", "Masks of grammars that were not there when a step picked.",
+           loop.num_late_masks);
   page.one("deepinfer_draft_pauses_total", "counter", "Times drafting was switched off because hardly a draft stood.",
            loop.num_draft_pauses);
   page.one("deepinfer_step_curve_trusted", "gauge", "Whether steps are planned by the cost curve, 0 or 1.",

@@ -96,9 +96,7 @@ void StepLoop::accept(Arrival arrival) {
   Live& live = live_[index(arrival.id)];
   live.request = std::move(arrival.request);
   live.on_update = std::move(arrival.on_update);
-  if (live.request.masks)
-    live.masks = std::make_shared<SequenceMasks>(std::move(live.request.masks), engine_.config().vocab_size,
-                                                 scheduler_.num_drafts());
+  if (live.request.masks) start_masks(live);
   note_root(live.request);
 }
 
@@ -113,6 +111,7 @@ Status StepLoop::admit_lanes(const Batch& batch) {
 Result<bool> StepLoop::launch_step() {
   Flight& next = flight(num_flights_);
   finish_copies();
+  settle_masks();
   scheduler_.plan(clock_.monotonic_ns(), next.batch);
   TRY(move_state());
   if (!next.batch.empty()) {
@@ -126,53 +125,10 @@ Result<bool> StepLoop::launch_step() {
   return !next.batch.empty();
 }
 
-// Masks of a sequence that follows depend on the tokens of the step before it.
-bool StepLoop::waits_for_masks(const Flight& next) const {
-  return std::ranges::any_of(next.batch.sequences, [this](const BatchSequence& rows) {
-    if (!rows.follows) return false;
-    const auto at = live_.find(index(rows.id));
-    return at != live_.end() && at->second.masks;
-  });
-}
-
 Status StepLoop::sample_newest() {
   Flight& newest = flight(num_flights_ - 1);
   newest.is_sampled = true;
   return engine_.sample(fill_masks(newest));
-}
-
-// In the order of the batch; null when none of its sequences has any.
-const StepMasks* StepLoop::fill_masks(Flight& step) {
-  step.masks.assign(step.batch.sequences.size(), nullptr);
-  step.held.clear();
-  for (size_t i = 0; i < step.batch.sequences.size(); ++i) {
-    const BatchSequence& rows = step.batch.sequences[i];
-    if (rows.num_logits_rows == 0 || !rows.sample) continue;
-    const auto at = live_.find(index(rows.id));
-    const Sequence* sequence = scheduler_.find(rows.id);  // null: it ended with the step before
-    if (at == live_.end() || !at->second.masks || !sequence) continue;
-    SequenceMasks& masks = *at->second.masks;
-    if (rows.follows) {
-      masks.fill(sequence->drafts);
-    } else {
-      const auto tokens = std::span(step.batch.tokens).first(static_cast<size_t>(rows.rows.end));
-      masks.fill(tokens.last(static_cast<size_t>(rows.num_logits_rows - 1)));
-    }
-    step.masks[i] = &masks.rows();
-    step.held.push_back(at->second.masks);
-  }
-  return step.held.empty() ? nullptr : &step.masks;
-}
-
-void StepLoop::advance_masks() {
-  for (const SequenceDelta& delta : deltas_) {
-    const auto at = live_.find(index(delta.id));
-    CHECK(at != live_.end());
-    if (!at->second.masks) continue;
-    at->second.masks->accept(delta.tokens);
-    const Sequence* sequence = scheduler_.find(delta.id);
-    if (!delta.finished && sequence) scheduler_.cut_drafts(delta.id, at->second.masks->fill(sequence->drafts));
-  }
 }
 
 int64_t StepLoop::step_ns(const StepOutput& output) const {
@@ -274,6 +230,7 @@ void StepLoop::update_snapshot(const StepOutput& output) {
   }
   s.num_wasted_rows = scheduler_.num_wasted_rows();
   s.num_draft_pauses = scheduler_.num_draft_pauses();
+  s.num_late_masks = num_late_masks_;
   if (ran_rows(output)) {
     s.last_step_ns = step_ns(output);
     s.last_predicted_ns = scheduler_.predicted_step_ns();
@@ -308,6 +265,7 @@ Status StepLoop::run_until_idle() {
     ASSIGN_OR_RETURN(const bool ran, run_step());
     if (!ran && scheduler_.is_idle() && fetching_.empty()) return {};
     if (!ran && !fetching_.empty()) options_.store->wait(10'000'000);
+    else if (!ran && !unsettled_.empty()) mask_workers_->wait(1'000'000, [] { return false; });
   }
 }
 

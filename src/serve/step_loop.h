@@ -4,8 +4,10 @@
 // through the callback of each request, on the loop's thread.
 //
 // Pipelined (decision 16): step N + 1 is planned and launched while step N runs; then N is collected and committed, the
-// masks that depend on its tokens are made, N + 1 is told to sample, and the tokens of N are delivered. Thread:
-// submit(), cancel(), snapshot() any; everything else the one that calls run_step(), or the loop's own after start().
+// masks that depend on its tokens are made, N + 1 is told to sample, and the tokens of N are delivered. A mask that is
+// not there in time keeps nobody else waiting: its sequence gets nothing of the step and is in none until it is there.
+// Thread: submit(), cancel(), snapshot() any; everything else the one that calls run_step(), or the loop's own after
+// start().
 #pragma once
 
 #include <array>
@@ -36,10 +38,12 @@ struct StepLoopOptions {
   int64_t inbox_max = 4096;     // requests not yet seen by the scheduler
   // For requests that say nothing themselves: refused when their first token is predicted to take longer; 0 = taken.
   int64_t ttft_ns_max = 0;
-  StoreTier* store = nullptr;      // the third tier; outlives the loop. Null = none
-  bool pipelined = true;           // false: every step is collected before the next is planned
-  bool measures_cpu_time = false;  // steps count as CPU time of the engine thread: benches on shared machines
-  bool checks_invariants = false;  // every step; tests
+  StoreTier* store = nullptr;        // the third tier; outlives the loop. Null = none
+  int num_mask_threads = 2;          // for masks that cannot be looked up
+  int64_t mask_wait_ns = 1'000'000;  // a step waits for them so long at most
+  bool pipelined = true;             // false: every step is collected before the next is planned
+  bool measures_cpu_time = false;    // steps count as CPU time of the engine thread: benches on shared machines
+  bool checks_invariants = false;    // every step; tests
 };
 
 class StepLoop final : public TokenSource {
@@ -76,7 +80,7 @@ class StepLoop final : public TokenSource {
   struct Flight {
     Batch batch;
     StepMasks masks;
-    std::vector<std::shared_ptr<const SequenceMasks>> held;
+    std::vector<std::shared_ptr<SequenceMasks>> held;  // what `masks` points into
     bool is_sampled = false;
   };
   struct Arrival {
@@ -116,10 +120,14 @@ class StepLoop final : public TokenSource {
   Status save_forks();
   Status sample_newest();
   bool waits_for_masks(const Flight& flight) const;
-  const StepMasks* fill_masks(Flight& flight);
   Status collect_oldest();
-  // Masks move on behind settled tokens; drafts that they refuse are not verified where that can still be helped.
+  // step_loop_masks.cc
+  void start_masks(Live& live);
+  const StepMasks* fill_masks(Flight& flight);
   void advance_masks();
+  void wait_for_masks(std::span<const std::shared_ptr<SequenceMasks>> masks);
+  void settle_masks();
+  bool settle(SequenceId id);
   int64_t step_ns(const StepOutput& output) const;
   void warn_of_bad_drafts();
   void end_flights();
@@ -141,6 +149,9 @@ class StepLoop final : public TokenSource {
   std::unordered_map<BlockKey, Root, BlockKeyHash> roots_;  // whose the chains of late prompts are
   std::array<Flight, Scheduler::kStepsMax> flights_;        // a ring, as in the scheduler
   int64_t first_flight_ = 0, num_flights_ = 0;
+  std::vector<SequenceId> unsettled_;                       // masks asked for, and not looked at before the next plan
+  std::vector<std::shared_ptr<SequenceMasks>> waited_for_;  // scratch
+  int64_t num_late_masks_ = 0;
   StepOutput output_;
   bool has_warned_ = false;
   std::vector<SequenceDelta> deltas_;
@@ -154,6 +165,7 @@ class StepLoop final : public TokenSource {
   bool stopping_ = false;
   uint64_t next_id_ = 1;
   std::thread thread_;
+  std::unique_ptr<MaskWorkers> mask_workers_;  // from the first request with masks on; ends before what it works on
 };
 
 }  // namespace deepinfer

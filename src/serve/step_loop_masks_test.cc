@@ -3,36 +3,41 @@
 // trouble is its own. The sources are written out by hand: which token may stand at which output position.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "serve/step_loop_runs.h"
 
 namespace deepinfer {
 namespace {
 
-// Allows what `rule(position, id)` says; checks that the loop tells it every token, once and in order.
-class RuleMasks final : public MaskSource {
+// Allows what `rule(position, id)` says; checks that the loop tells it every token but those of the last step, once
+// and in order.
+class RuleMasks : public MaskSource {
  public:
   using Rule = std::function<bool(int64_t position, TokenId id)>;
   explicit RuleMasks(Rule rule, std::vector<TokenId>* accepted = nullptr)
       : rule_(std::move(rule)), accepted_(accepted) {}
 
-  Result<int64_t> fill_masks(std::span<const TokenId> drafts, TokenMasks& masks) override {
+  Result<std::optional<int64_t>> make_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
+                                            TokenMasks& masks) override {
+    for (const TokenId id : settled) {
+      if (!rule_(num_accepted_, id)) return internal_error("a token that the mask forbids");
+      ++num_accepted_;
+      if (accepted_) accepted_->push_back(id);
+    }
     for (int64_t row = 0;; ++row) {
       std::ranges::fill(masks.row(row), 0u);
       for (TokenId id = 0; id < static_cast<TokenId>(masks.vocab_size()); ++id)
         if (rule_(num_accepted_ + row, id)) allow(masks.row(row), id);
       if (row == static_cast<int64_t>(drafts.size()) || !is_allowed(masks.row(row), drafts[static_cast<size_t>(row)]))
-        return row + 1;
+        return std::optional<int64_t>(row + 1);
     }
   }
-  Status accept(std::span<const TokenId> tokens) override {
-    for (const TokenId id : tokens) {
-      if (!rule_(num_accepted_, id)) return internal_error("a token that the mask forbids");
-      ++num_accepted_;
-      if (accepted_) accepted_->push_back(id);
-    }
-    return {};
+  std::optional<int64_t> look_up_masks(std::span<const TokenId>, std::span<const TokenId>, TokenMasks&) override {
+    return std::nullopt;
   }
 
  private:
@@ -43,10 +48,12 @@ class RuleMasks final : public MaskSource {
 
 class FailingMasks final : public MaskSource {
  public:
-  Result<int64_t> fill_masks(std::span<const TokenId>, TokenMasks&) override {
+  Result<std::optional<int64_t>> make_masks(std::span<const TokenId>, std::span<const TokenId>, TokenMasks&) override {
     return invalid_argument("the rules of this request are too large");
   }
-  Status accept(std::span<const TokenId>) override { return {}; }
+  std::optional<int64_t> look_up_masks(std::span<const TokenId>, std::span<const TokenId>, TokenMasks&) override {
+    return std::nullopt;
+  }
 };
 
 // The bias makes the model say one token again and again, and the drafts agree with it until a mask does not.
@@ -85,13 +92,108 @@ TEST(StepLoopMasks, HoldForEveryTokenAndGiveTheSameTokensWithAndWithoutDrafts) {
         ASSERT_EQ(output.tokens.size(), 40u);
         for (size_t t = 0; t < output.tokens.size(); ++t)
           EXPECT_TRUE(rules[i](static_cast<int64_t>(t), output.tokens[t])) << "rule " << i << ", token " << t;
-        EXPECT_EQ(told[i], output.tokens);
+        const size_t num_told = told[i].size();
+        EXPECT_EQ(told[i], std::vector<TokenId>(output.tokens.begin(), output.tokens.begin() + num_told));
+        EXPECT_GE(num_told + 1 + loop_test_options().scheduler.num_drafts, output.tokens.size());
         if (drafts) alone.push_back(output.tokens);
         EXPECT_EQ(output.tokens, alone[i]) << "rule " << i;
       }
       if (!drafts) continue;
       EXPECT_GT(run.output(ids[1]).record.num_accepted, 10) << "drafts stand between the refusals";
     }
+  }
+}
+
+// Does nothing until the gate is open, and then needs several calls for a mask.
+class SlowMasks final : public RuleMasks {
+ public:
+  SlowMasks(Rule rule, const std::atomic<bool>& gate, int64_t calls_per_mask)
+      : RuleMasks(std::move(rule)), gate_(gate), calls_per_mask_(calls_per_mask) {}
+  Result<std::optional<int64_t>> make_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
+                                            TokenMasks& masks) override {
+    if (!gate_ || ++num_calls_ % calls_per_mask_ != 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      return std::optional<int64_t>();
+    }
+    return RuleMasks::make_masks(settled, drafts, masks);
+  }
+
+ private:
+  const std::atomic<bool>& gate_;
+  const int64_t calls_per_mask_;
+  int64_t num_calls_ = 0;
+};
+
+TEST(StepLoopMasks, ALateMaskKeepsItsOwnRequestWaitingAndNobodyElse) {
+  const RuleMasks::Rule rule = [](int64_t position, TokenId id) { return id != kLoved || position % 4 != 3; };
+  for (const bool pipelined : {true, false}) {
+    for (const bool drafts : {true, false}) {
+      StepLoopOptions options = loop_test_options();
+      options.pipelined = pipelined;
+      options.mask_wait_ns = 0;
+      const auto request = [&] {
+        LoopRequest one = repeating(1, 30);
+        one.sequence.draft = drafts;
+        return one;
+      };
+      LoopRequest in_time = request();
+      in_time.masks = std::make_unique<RuleMasks>(rule);
+      StepLoopOptions patient = options;
+      patient.mask_wait_ns = 60'000'000'000;
+      const LoopOutput expected = LoopRun(patient).run(std::move(in_time));
+      ASSERT_EQ(expected.tokens.size(), 30u);
+
+      LoopRun run(options);
+      std::atomic<bool> gate = false;
+      LoopRequest slow = request();
+      slow.masks = std::make_unique<SlowMasks>(rule, gate, 3);
+      const SequenceId late = run.submit(std::move(slow)), plain = run.submit(repeating(2, 60));
+      while (!run.output(plain).finished) ASSERT_TRUE(run.loop->run_step().ok());
+      EXPECT_EQ(run.output(plain).tokens.size(), 60u) << "went on to its end";
+      EXPECT_TRUE(run.output(late).tokens.empty());
+      EXPECT_LE(run.loop->snapshot().num_wasted_rows, 2) << "who has no mask is in no step";
+      gate = true;
+      run.finish();
+      EXPECT_EQ(run.output(late).tokens, expected.tokens);
+      EXPECT_GE(run.loop->snapshot().num_late_masks, pipelined ? 6 : 1);
+    }
+  }
+}
+
+// The prompt's last row runs again where the first mask was late: for every choice, and behind a prefix hit.
+TEST(StepLoopMasks, ALateFirstMaskChangesNoChoice) {
+  const RuleMasks::Rule rule = [](int64_t position, TokenId id) { return id % 3 == position % 3; };
+  std::vector<std::vector<TokenId>> expected;
+  for (const bool is_late : {false, true}) {
+    StepLoopOptions options = loop_test_options();
+    options.mask_wait_ns = is_late ? 0 : 60'000'000'000;
+    LoopRun run(options);
+    std::atomic<bool> gate = true;
+    for (const int64_t num_prompt : {127, 128, 129, 256}) {
+      for (const bool again : {false, true}) {
+        std::vector<SequenceId> ids;
+        for (int choice = 0; choice < 3; ++choice) {
+          LoopRequest request = loop_request(7, num_prompt, 12);
+          request.sampling.temperature = 1;
+          request.sampling.seed = static_cast<uint64_t>(choice);
+          request.sequence.replay = ReplayMode::kExact;
+          if (choice > 0) request.sequence.prompt_of = ids[0];
+          request.masks = std::make_unique<SlowMasks>(rule, gate, is_late ? 20 : 1);
+          ids.push_back(run.submit(std::move(request)));
+        }
+        run.finish();
+        for (const SequenceId id : ids) {
+          const std::vector<TokenId>& tokens = run.output(id).tokens;
+          ASSERT_EQ(tokens.size(), 12u);
+          if (!is_late) {
+            expected.push_back(tokens);
+            continue;
+          }
+          EXPECT_EQ(tokens, expected[index(id) - 1]) << "prompt of " << num_prompt << (again ? ", again" : "");
+        }
+      }
+    }
+    EXPECT_GE(run.loop->snapshot().num_late_masks, is_late ? 24 : 0);
   }
 }
 

@@ -42,10 +42,7 @@ Refusal prepare(const std::string& body, PreparedRequest& out) {
   return preparer().prepare(std::move(decoded.chat), out, {});
 }
 
-Reply answer(LoopRun& run, const std::string& body, bool drafts) {
-  PreparedRequest prepared;
-  const Refusal refusal = prepare(body, prepared);
-  EXPECT_FALSE(refusal) << refusal->message;
+LoopRequest request_of(const PreparedRequest& prepared, bool drafts) {
   LoopRequest request;
   request.sampling = prepared.sampling;
   request.masks = grammar_masks(prepared);
@@ -55,6 +52,14 @@ Reply answer(LoopRun& run, const std::string& body, bool drafts) {
   request.sequence.stop_ids = ending_ids(prepared.sampling);
   request.sequence.draft = drafts;
   request.sequence.use_prefix_cache = false;  // what is reused stands behind a fast replay
+  return request;
+}
+
+Reply answer(LoopRun& run, const std::string& body, bool drafts) {
+  PreparedRequest prepared;
+  const Refusal refusal = prepare(body, prepared);
+  EXPECT_FALSE(refusal) << refusal->message;
+  LoopRequest request = request_of(prepared, drafts);
   const LoopOutput output = run.run(std::move(request));
   EXPECT_EQ(output.finished, SequenceEnd::kStop) << output.cause.message();
   Reply reply{output.tokens};
@@ -164,6 +169,37 @@ TEST_F(StructuredOutput, LooseToolsStillGiveObjects) {
     ASSERT_EQ(reply.calls.size(), 1u);
     object_of(reply.calls[0].second);
   });
+}
+
+// Each of its masks takes the workers hundreds of milliseconds; a step waits for none.
+TEST_F(StructuredOutput, RulesThatTakeLongHoldUpNobodyElse) {
+  StepLoopOptions options = wide_loop();
+  options.mask_wait_ns = 0;
+  const auto num_steps_of_plain = [&](bool with_ambiguous) {
+    LoopRun run(options, wide_engine());
+    SequenceId ambiguous{};
+    if (with_ambiguous) {
+      PreparedRequest prepared;
+      const std::string rules = R"x("guided_grammar":"root ::= s+\ns ::= [a-z]+ | s s | \"(\" s \")\"")x";
+      EXPECT_FALSE(prepare(body_of(kPlain + "," + rules, 0), prepared));
+      ambiguous = run.submit(request_of(prepared, true));
+      for (int i = 0; i < 4; ++i) EXPECT_TRUE(run.loop->run_step().ok());  // its prompt is over, its mask is not there
+    }
+    LoopRequest request = loop_request(5, 40, 60);
+    request.sequence.draft = false;
+    const int64_t begin = run.loop->snapshot().num_steps;
+    const SequenceId plain = run.submit(std::move(request));
+    while (!run.output(plain).finished) EXPECT_TRUE(run.loop->run_step().ok());
+    EXPECT_EQ(run.output(plain).tokens.size(), 60u);
+    if (with_ambiguous) {
+      EXPECT_GT(run.loop->snapshot().num_late_masks, 0);
+      run.loop->cancel(ambiguous);
+    }
+    run.finish();
+    return run.loop->snapshot().num_steps - begin;
+  };
+  const int64_t alone = num_steps_of_plain(false);
+  EXPECT_LE(num_steps_of_plain(true), alone + 4) << "a token in every step";
 }
 
 TEST(StructuredOutputRefusals, NameTheFieldTheKeywordAndThePath) {

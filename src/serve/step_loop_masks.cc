@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// The loop's side of masks: asked for as soon as the tokens before them are settled, looked at when a step is planned
+// and when it is told to sample. What is late by then costs its own sequence time and nobody else.
+#include <algorithm>
+
+#include "base/check.h"
+#include "serve/step_loop.h"
+
+namespace deepinfer {
+
+void StepLoop::start_masks(Live& live) {
+  if (!mask_workers_) mask_workers_ = std::make_unique<MaskWorkers>(options_.num_mask_threads);
+  live.masks = std::make_shared<SequenceMasks>(std::move(live.request.masks), engine_.config().vocab_size,
+                                               scheduler_.num_drafts(), *mask_workers_);
+  live.masks->ask({});  // while the prompt runs
+}
+
+// Masks of a sequence that follows depend on the tokens of the step before it.
+bool StepLoop::waits_for_masks(const Flight& next) const {
+  return std::ranges::any_of(next.batch.sequences, [this](const BatchSequence& rows) {
+    if (!rows.follows) return false;
+    const auto at = live_.find(index(rows.id));
+    return at != live_.end() && at->second.masks;
+  });
+}
+
+// Masks move on behind settled tokens.
+void StepLoop::advance_masks() {
+  for (const SequenceDelta& delta : deltas_) {
+    const auto at = live_.find(index(delta.id));
+    CHECK(at != live_.end());
+    const Sequence* sequence = scheduler_.find(delta.id);
+    if (!at->second.masks || delta.finished || !sequence) continue;
+    at->second.masks->accept(delta.tokens);
+    at->second.masks->ask(sequence->drafts);
+    unsettled_.push_back(delta.id);
+  }
+}
+
+// For as long as a step may wait. Not for those that were late last time: they would be again.
+void StepLoop::wait_for_masks(std::span<const std::shared_ptr<SequenceMasks>> masks) {
+  const auto are_there = [&] {
+    return std::ranges::all_of(masks, [](const auto& m) { return m->was_late || m->is_ready(); });
+  };
+  if (!are_there()) mask_workers_->wait(options_.mask_wait_ns, are_there);
+}
+
+// In the order of the batch; null when none of its sequences has any.
+const StepMasks* StepLoop::fill_masks(Flight& step) {
+  step.masks.assign(step.batch.sequences.size(), {});
+  step.held.clear();
+  for (const BatchSequence& rows : step.batch.sequences) {
+    if (rows.num_logits_rows == 0 || !rows.sample) continue;
+    const auto at = live_.find(index(rows.id));
+    const Sequence* sequence = scheduler_.find(rows.id);  // null: it ended with the step before
+    if (at == live_.end() || !at->second.masks || !sequence) continue;
+    const auto tokens = std::span(step.batch.tokens).first(static_cast<size_t>(rows.rows.end));
+    at->second.masks->ask(rows.follows ? std::span<const TokenId>(sequence->drafts)
+                                       : tokens.last(static_cast<size_t>(rows.num_logits_rows - 1)));
+    step.held.push_back(at->second.masks);
+  }
+  if (step.held.empty()) return nullptr;
+  wait_for_masks(step.held);
+  for (size_t i = 0; i < step.batch.sequences.size(); ++i) {
+    const SequenceId id = step.batch.sequences[i].id;
+    const auto at = live_.find(index(id));
+    if (at == live_.end() || std::ranges::find(step.held, at->second.masks) == step.held.end()) continue;
+    SequenceMasks& masks = *at->second.masks;
+    masks.was_late = !masks.is_ready();
+    step.masks[i] = {masks.was_late ? nullptr : &masks.rows(), masks.was_late};
+    if (!masks.was_late) continue;
+    ++num_late_masks_;
+    scheduler_.hold(id, true);
+    if (std::ranges::find(unsettled_, id) == unsettled_.end()) unsettled_.push_back(id);
+  }
+  return &step.masks;
+}
+
+// Before a step is planned: drafts that a mask refuses are not verified where that can still be helped, and who has no
+// mask yet gets no rows.
+void StepLoop::settle_masks() {
+  waited_for_.clear();
+  for (const SequenceId id : unsettled_) {
+    const Sequence* sequence = scheduler_.find(id);
+    const auto at = live_.find(index(id));
+    if (sequence && at != live_.end() && sequence->num_steps_under_way == 0 && !sequence->is_held)
+      waited_for_.push_back(at->second.masks);
+  }
+  wait_for_masks(waited_for_);
+  std::erase_if(unsettled_, [this](SequenceId id) { return settle(id); });
+}
+
+bool StepLoop::settle(SequenceId id) {
+  const Sequence* sequence = scheduler_.find(id);
+  const auto at = live_.find(index(id));
+  if (!sequence || at == live_.end()) return true;
+  SequenceMasks& masks = *at->second.masks;
+  if (sequence->num_steps_under_way > 0 && !sequence->is_held) return true;  // looked at when that step samples
+  masks.ask(sequence->drafts);
+  if (!masks.is_ready()) {
+    scheduler_.hold(id, true);
+    return false;
+  }
+  scheduler_.hold(id, false);
+  scheduler_.cut_drafts(id, masks.num_drafts_allowed());
+  return true;
+}
+
+}  // namespace deepinfer
