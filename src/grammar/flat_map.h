@@ -3,8 +3,14 @@
 // allocation per entry. The key ~0 is reserved.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <utility>
 #include <vector>
+
+#include "base/check.h"
 
 namespace deepinfer {
 
@@ -63,57 +69,63 @@ class FlatMap {
   size_t size_ = 0;
 };
 
-// A map that forgets: beyond its largest size a new entry takes the place of another one. A key has one of four places
-// that share a cache line. The key ~0 is reserved.
+// A map that forgets. A full table becomes the older of two, and a larger one begins empty: nothing is moved at once,
+// so no call takes long. What is found in the older one moves over; the rest goes with it. The key ~0 is reserved.
 class FlatCache {
  public:
-  explicit FlatCache(size_t places_max) : places_max_(places_max) {}  // a power of two
+  explicit FlatCache(size_t places_max) : places_max_(places_max) {}  // of one table; a power of two
   // The value, or FlatMap::kAbsent.
-  uint32_t find(uint64_t key) const {
-    if (places_.empty()) return FlatMap::kAbsent;
-    const Place* group = &places_[group_of(key)];
-    for (size_t i = 0; i < kWays; ++i)
-      if (group[i].key == key) return group[i].value;
-    return FlatMap::kAbsent;
+  uint32_t find(uint64_t key) {
+    if (const Place* place = newer_.find(key)) return place->value;
+    const Place* place = older_.find(key);
+    if (place == nullptr) return FlatMap::kAbsent;
+    const uint32_t value = place->value;
+    insert(key, value);
+    return value;
   }
+  // Precondition: the key is absent.
   void insert(uint64_t key, uint32_t value) {
-    if (places_.empty()) places_.resize(kPlacesMin);
-    Place* place = free_place(key);
-    if (place == nullptr && places_.size() < places_max_ && 2 * size_ >= places_.size()) {
-      grow();
-      place = free_place(key);
+    if (2 * (newer_.size + 1) > newer_.num_places) {
+      older_ = std::exchange(newer_, {});
+      newer_ = Table(std::min(places_max_, std::max<size_t>(64, 2 * older_.num_places)));
     }
-    if (place == nullptr) place = &places_[group_of(key) + next_victim_++ % kWays];
-    else ++size_;
-    *place = {key, value};
+    newer_.insert(key, value);
   }
-  size_t num_bytes() const { return places_.size() * sizeof(Place); }
+  size_t num_bytes() const { return (newer_.num_places + older_.num_places) * sizeof(Place); }
 
  private:
-  static constexpr size_t kWays = 4, kPlacesMin = 64;
-  static constexpr uint64_t kFree = ~uint64_t{0};
   struct Place {
-    uint64_t key = kFree;
-    uint32_t value = 0;
+    uint64_t not_key;  // 0: free
+    uint32_t value;
   };
-  size_t group_of(uint64_t key) const { return mixed_bits(key) & (places_.size() - kWays); }
-  Place* free_place(uint64_t key) {
-    Place* group = &places_[group_of(key)];
-    for (size_t i = 0; i < kWays; ++i)
-      if (group[i].key == kFree || group[i].key == key) return &group[i];
-    return nullptr;
-  }
-  void grow() {
-    std::vector<Place> old(places_.size() * 2);
-    old.swap(places_);
-    size_ = 0;
-    for (const Place& p : old)
-      if (p.key != kFree) insert(p.key, p.value);
-  }
+  struct Free {
+    void operator()(Place* places) const { std::free(places); }
+  };
+  struct Table {
+    Table() = default;
+    explicit Table(size_t n) : places(static_cast<Place*>(std::calloc(n, sizeof(Place)))), num_places(n) {
+      CHECK(places != nullptr);
+    }
+    size_t place(uint64_t key) const {
+      size_t at = mixed_bits(key) & (num_places - 1);
+      while (places[at].not_key != 0 && places[at].not_key != ~key) at = (at + 1) & (num_places - 1);
+      return at;
+    }
+    const Place* find(uint64_t key) const {
+      if (num_places == 0) return nullptr;
+      const Place& found = places[place(key)];
+      return found.not_key == 0 ? nullptr : &found;
+    }
+    void insert(uint64_t key, uint32_t value) {
+      places[place(key)] = {~key, value};
+      ++size;
+    }
+    std::unique_ptr<Place[], Free> places;  // pages of large tables come zeroed as they are touched
+    size_t num_places = 0, size = 0;
+  };
 
   const size_t places_max_;
-  std::vector<Place> places_;
-  size_t size_ = 0, next_victim_ = 0;
+  Table newer_, older_;
 };
 
 // Ids by the hash of what they stand for; the owner compares. Several ids may share a hash.

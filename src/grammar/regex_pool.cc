@@ -10,8 +10,8 @@ namespace deepinfer {
 namespace {
 
 constexpr size_t kNodesMax = size_t{3} << 20;
-constexpr size_t kNodesPerLook = 4096;  // made between two questions whether to go on
-constexpr size_t kDerivativesMax = size_t{1} << 17;  // kept: 2 MB, so that growing holds up no mask
+constexpr size_t kNodesPerLook = 4096;               // made between two questions whether to go on
+constexpr size_t kDerivativesMax = size_t{1} << 20;  // places of a table; 16 MB
 
 uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9E3779B97F4A7C15ull + (h << 6) + (h >> 2);
