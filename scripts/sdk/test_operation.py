@@ -81,6 +81,11 @@ def test_keys_of_file_environment_and_admin_are_apart_and_read_again(tmp_path):
             {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest()} for name in names]}))
     write("k1")
     environment = {**os.environ, "DEEPINFER_API_KEY": "from-env", "DEEPINFER_ADMIN_KEY": "for-admin"}
+    service = Service("--api-keys", str(tmp_path / "keys.json"), env=environment)  # what it says to try is tried
+    said = Path(service.log.name).read_text()
+    tried = next(line[5:] for line in said.splitlines() if line.startswith("try: "))
+    assert "[DONE]" in subprocess.run(["bash", "-c", tried], capture_output=True, text=True, env=environment, timeout=60).stdout
+    assert service.stop() == 0
     service = Service("--api-keys", str(tmp_path / "keys.json"), "--admin-port", "0", "--log", "json", env=environment)
     try:
         log = [json.loads(line) for line in Path(service.log.name).read_text().splitlines() if line.startswith("{")]

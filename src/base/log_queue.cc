@@ -47,7 +47,7 @@ struct LogQueue::State : LogSink {
       return;
     }
     waiting += line;
-    changed.notify_one();
+    changed.notify_all();
   }
 
   void run() {
@@ -59,9 +59,13 @@ struct LogQueue::State : LogSink {
         if (waiting.empty()) break;
         writing.clear();
         writing.swap(waiting);
+        is_writing = true;
       }
       write_all(writing);
       tell_lost();
+      const std::lock_guard lock(mutex);
+      is_writing = false;
+      changed.notify_all();
     }
     const std::lock_guard lock(mutex);
     ended = true;
@@ -114,12 +118,17 @@ struct LogQueue::State : LogSink {
   std::condition_variable changed;
   std::string waiting;
   int64_t num_lost = 0;  // and not told yet
-  bool ending = false, given_up = false, ended = false;
+  bool is_writing = false, ending = false, given_up = false, ended = false;
 };
 
 LogQueue::LogQueue(int fd, size_t bytes_max) : state_(std::make_shared<State>(fd, bytes_max)) {
   std::thread([state = state_] { state->run(); }).detach();
   set_log_sink(state_);
+}
+
+void LogQueue::flush() {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait_for(lock, kLastWrites, [this] { return state_->waiting.empty() && !state_->is_writing; });
 }
 
 LogQueue::~LogQueue() {

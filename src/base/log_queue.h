@@ -13,7 +13,8 @@ namespace deepinfer {
 class LogQueue {
  public:
   explicit LogQueue(int fd = 2, size_t bytes_max = size_t{1} << 20);
-  ~LogQueue();  // what waits is written within a second, or lost
+  ~LogQueue();   // what waits is written within a second, or lost
+  void flush();  // until what was logged before is written; at most a second
   LogQueue(const LogQueue&) = delete;
   LogQueue& operator=(const LogQueue&) = delete;
 

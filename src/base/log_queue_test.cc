@@ -58,6 +58,18 @@ TEST(LogQueue, LinesArriveWholeAndInOrder) {
   EXPECT_EQ(pipe.read_to_end(), expected);
 }
 
+TEST(LogQueue, AFlushedLineIsThere) {
+  Pipe pipe;
+  ASSERT_EQ(::fcntl(pipe.ends[0], F_SETFL, O_NONBLOCK), 0);
+  LogQueue queue(pipe.ends[1]);
+  for (int i = 0; i < 20; ++i) {
+    log_line(LogLevel::kInfo, "line");
+    queue.flush();
+    char buffer[64];
+    ASSERT_EQ(::read(pipe.ends[0], buffer, sizeof buffer), 5);
+  }
+}
+
 // Nobody reads: were a line to wait for its reader, this would never end.
 TEST(LogQueue, AReaderThatStoppedHoldsUpNobody) {
   Pipe pipe;

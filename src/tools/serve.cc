@@ -169,11 +169,19 @@ void raise_descriptor_limit() {
   (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Of the line to try.
+std::string key_field(const ServeArguments& arguments) {
+  const bool in_environment = api_key_of_environment().has_value();
+  if (arguments.api_keys.empty() && !in_environment) return "";
+  return std::string(" -H \"Authorization: Bearer $") + (in_environment ? "DEEPINFER_API_KEY" : "KEY") + "\"";
+}
+
 struct StartTimes {
   double load_s = 0, start_s = 0;  // to the model's files being read; to being ready
 };
 
-void announce(const ServeArguments& arguments, const Service& service, const std::string& name, StartTimes times) {
+void announce(const ServeArguments& arguments, const Service& service, const std::string& name, StartTimes times,
+              LogQueue& log_queue) {
   const bool is_secure = !arguments.tls_cert.empty();
   const std::string host = arguments.host.find(':') == std::string::npos ? arguments.host : "[" + arguments.host + "]";
   const std::string url = fmt::format("{}://{}:{}", is_secure ? "https" : "http", host, service.port());
@@ -191,8 +199,8 @@ void announce(const ServeArguments& arguments, const Service& service, const std
     log_line(LogLevel::kInfo,
              fmt::format("try: curl {}{}/v1/chat/completions{} -H 'Content-Type: application/json' -d '{{\"model\":"
                          "\"{}\",\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}],\"stream\":true}}'",
-                         is_secure ? "--cacert " + arguments.tls_cert + " " : "", url,
-                         arguments.api_keys.empty() ? "" : " -H \"Authorization: Bearer $KEY\"", name));
+                         is_secure ? "--cacert " + arguments.tls_cert + " " : "", url, key_field(arguments), name));
+  log_queue.flush();  // whoever waits for the next line finds the log complete
   fmt::print("ready {}\n", url);
   std::fflush(stdout);
 }
@@ -217,7 +225,7 @@ Status run_until_stopped(const ServeArguments& arguments, Service& service, Stop
 
 Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
   set_log(LogLevel::kInfo, arguments.log == "json" ? LogFormat::kJson : LogFormat::kHuman);
-  const LogQueue log_queue;  // no request waits for its log line
+  LogQueue log_queue;  // no request waits for its log line
   raise_descriptor_limit();
   const SystemClock clock;
   const auto seconds_since_begin = [&clock, begin_ns = clock.monotonic_ns()] {
@@ -233,7 +241,7 @@ Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
   if (signals.signal() != 0) return {};
   ASSIGN_OR_RETURN(const std::unique_ptr<Service> service, Service::start(std::move(model), std::move(options), clock));
   times.start_s = seconds_since_begin();
-  announce(arguments, *service, name, times);
+  announce(arguments, *service, name, times, log_queue);
   return run_until_stopped(arguments, *service, signals);
 }
 
