@@ -121,8 +121,9 @@ TEST(Linear, EveryRowEqualsTheReferenceOnExtremeValues) {
     uint32_t scale_low, scale_high;     // also the exponents of bf16 weights
     std::vector<uint32_t> x_exponents;  // lowest of eight
   };
-  const std::vector<Band> bands = {{0, 60, {125, 140, 180}}, {60, 120, {62, 100, 127}}, {160, 250, {0, 20, 60, 100}}};
-  for (const int64_t rows : {1, 3, 12}) {
+  // 448 * 2^(246 - 127) is the largest weight that fp32 holds.
+  const std::vector<Band> bands = {{0, 60, {125, 140, 180}}, {60, 120, {62, 100, 127}}, {160, 247, {0, 20, 60, 100}}};
+  for (const int64_t rows : {1, 3, 6, 8, 12}) {
     for (const Band& band : bands) {
       const auto draw = [&] {
         return band.scale_low + static_cast<uint32_t>(rng.below(band.scale_high - band.scale_low));

@@ -223,6 +223,8 @@ inline __m256 scale_by_powers(__m256 y, __m256i n) {
 }
 // kernels/lanes/exponential.h, operation by operation.
 inline V16 exp16(V16 x) {
+  const __m256 least = _mm256_set1_ps(-104.f);  // there and below it is zero, and cheaper if nothing has to underflow
+  const __m256 lo_counts = _mm256_cmp_ps(x.lo, least, _CMP_NLE_UQ), hi_counts = _mm256_cmp_ps(x.hi, least, _CMP_NLE_UQ);
   x = min(set16(89.f), max(set16(-104.f), x));
   const V16 magic = set16(12582912.f), shifted = add(mul(x, set16(1.44269504f)), magic);
   const V16 rounded = sub(shifted, magic);
@@ -235,6 +237,7 @@ inline V16 exp16(V16 x) {
   y = add(mul(y, r), set16(1.6666665459e-1f));
   y = add(mul(y, r), set16(5.0000001201e-1f));
   y = add(add(mul(y, mul(r, r)), r), set16(1.f));
+  y = {_mm256_and_ps(y.lo, lo_counts), _mm256_and_ps(y.hi, hi_counts)};
   const __m256i bits = _mm256_castps_si256(magic.lo);
   return {scale_by_powers(y.lo, _mm256_sub_epi32(_mm256_castps_si256(shifted.lo), bits)),
           scale_by_powers(y.hi, _mm256_sub_epi32(_mm256_castps_si256(shifted.hi), bits))};

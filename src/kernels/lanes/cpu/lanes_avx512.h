@@ -205,8 +205,10 @@ inline float first_lane(V16 a) { return _mm512_cvtss_f32(a.v); }
 inline float largest(V16 a) { return _mm512_reduce_max_ps(a.v); }
 
 // kernels/lanes/exponential.h, operation by operation, but for the last: one scaling rounds as its two steps do, of
-// which the first is exact.
+// which the first is exact. At -104 and below that is zero, and left out: scores of missing entries stand there, and
+// results below the normal numbers cost some machines a hundred cycles.
 inline V16 exp16(V16 x) {
+  const __mmask16 counts = _mm512_cmp_ps_mask(x.v, _mm512_set1_ps(-104.f), _CMP_NLE_UQ);
   x = min(set16(89.f), max(set16(-104.f), x));
   const V16 magic = set16(12582912.f), rounded = sub(add(mul(x, set16(1.44269504f)), magic), magic);
   V16 r = sub(x, mul(rounded, set16(0.693359375f)));
@@ -218,7 +220,7 @@ inline V16 exp16(V16 x) {
   y = add(mul(y, r), set16(1.6666665459e-1f));
   y = add(mul(y, r), set16(5.0000001201e-1f));
   y = add(add(mul(y, mul(r, r)), r), set16(1.f));
-  return {_mm512_scalef_ps(y.v, rounded.v)};
+  return {_mm512_maskz_scalef_ps(counts, y.v, rounded.v)};
 }
 
 }  // namespace

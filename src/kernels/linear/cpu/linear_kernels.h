@@ -63,6 +63,9 @@ struct PairKernels {
                    float* y, int64_t y_stride);
   void (*fp4_rows)(const uint8_t* codes, const uint8_t* scales, int64_t in, const uint16_t* const* x, int64_t num_x,
                    int64_t num_out, float* y, int64_t y_stride);
+  // False also for a number of rows that is not worth it.
+  bool (*bf16_rows)(const uint16_t* values, int64_t in, const uint16_t* const* x, int64_t num_x, int64_t num_out,
+                    float* y, int64_t y_stride);
   void (*unpack_fp8)(const uint8_t* codes, const uint8_t* scales, int64_t in, const PanelShape& shape, uint16_t* out);
   void (*unpack_fp4)(const uint8_t* codes, const uint8_t* scales, int64_t in, const PanelShape& shape, uint16_t* out);
   bool (*unpack_bf16)(const uint16_t* values, int64_t in, const PanelShape& shape, uint16_t* out);

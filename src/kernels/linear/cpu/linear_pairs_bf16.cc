@@ -161,6 +161,40 @@ void walk_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, const uin
   for (int m = 0; m < kX; ++m) fold_rows<kRows>(acc[m], y + m * y_stride);
 }
 
+// Weights of bf16 are not known to be plain before they pass: `range` has seen them all when the walk is over.
+template <int kRows, int kX>
+void walk_bf16(const uint16_t* values, int64_t in, const uint16_t* const* x, Range16& range, float* y,
+               int64_t y_stride) {
+  V16 acc[kX][kRows];
+  for (auto& row : acc)
+    for (V16& a : row) a = zero16();
+  for (int64_t k = 0; k < in; k += 32) {
+    const int64_t rest = in - k;
+    const __mmask32 mask = rest >= 32 ? ~__mmask32{0} : (__mmask32{1} << rest) - 1;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      _mm_prefetch(reinterpret_cast<const char*>(values + (r + kRows) * in + k), _MM_HINT_T1);
+      const Pairs w = pair_up(_mm512_maskz_loadu_epi16(mask, values + r * in + k));
+      range.add(w);
+#pragma GCC unroll 8
+      for (int m = 0; m < kX; ++m) acc[m][r] = add_pair_products(acc[m][r], w, load_pairs(x[m] + k));
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < kX; ++m) fold_rows<kRows>(acc[m], y + m * y_stride);
+}
+
+template <int kX>
+bool walk_all_bf16(const uint16_t* values, int64_t in, const uint16_t* const* x, int64_t num_out, float* y,
+                   int64_t y_stride) {
+  Range16 range;
+  int64_t o = 0;
+  for (; o + 4 <= num_out && kX <= 6; o += 4) walk_bf16<4, kX>(values + o * in, in, x, range, y + o, y_stride);
+  for (; o + 2 <= num_out; o += 2) walk_bf16<2, kX>(values + o * in, in, x, range, y + o, y_stride);
+  for (; o < num_out; ++o) walk_bf16<1, kX>(values + o * in, in, x, range, y + o, y_stride);
+  return range.within(kPlainWeightLow, kPlainWeightHigh);
+}
+
 template <int kRows, int kX>
 void walk_all_fp8(const uint8_t* codes, int64_t in, const uint16_t* const* x, int64_t num_out, float* y,
                   int64_t y_stride) {
@@ -179,18 +213,41 @@ void walk_all_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, const
 
 void fp8_rows_in_pairs(const uint8_t* codes, int64_t in, const uint16_t* const* x, int64_t num_x, int64_t num_out,
                        float* y, int64_t y_stride) {
-  for (; num_x >= 4; num_x -= 4, x += 4, y += 4 * y_stride) walk_all_fp8<4, 4>(codes, in, x, num_out, y, y_stride);
+  for (; num_x > 8; num_x -= 8, x += 8, y += 8 * y_stride) walk_all_fp8<2, 8>(codes, in, x, num_out, y, y_stride);
+  if (num_x == 8) walk_all_fp8<2, 8>(codes, in, x, num_out, y, y_stride);
+  if (num_x == 7) walk_all_fp8<2, 7>(codes, in, x, num_out, y, y_stride);
+  if (num_x == 6) walk_all_fp8<2, 6>(codes, in, x, num_out, y, y_stride);
+  if (num_x == 5) walk_all_fp8<2, 5>(codes, in, x, num_out, y, y_stride);
+  if (num_x == 4) walk_all_fp8<4, 4>(codes, in, x, num_out, y, y_stride);
   if (num_x == 3) walk_all_fp8<4, 3>(codes, in, x, num_out, y, y_stride);
   if (num_x == 2) walk_all_fp8<8, 2>(codes, in, x, num_out, y, y_stride);
   if (num_x == 1) walk_all_fp8<8, 1>(codes, in, x, num_out, y, y_stride);
 }
 void fp4_rows_in_pairs(const uint8_t* codes, const uint8_t* scales, int64_t in, const uint16_t* const* x, int64_t num_x,
                        int64_t num_out, float* y, int64_t y_stride) {
-  for (; num_x >= 4; num_x -= 4, x += 4, y += 4 * y_stride)
-    walk_all_fp4<4, 4>(codes, scales, in, x, num_out, y, y_stride);
+  for (; num_x > 8; num_x -= 8, x += 8, y += 8 * y_stride)
+    walk_all_fp4<2, 8>(codes, scales, in, x, num_out, y, y_stride);
+  if (num_x == 8) walk_all_fp4<2, 8>(codes, scales, in, x, num_out, y, y_stride);
+  if (num_x == 7) walk_all_fp4<2, 7>(codes, scales, in, x, num_out, y, y_stride);
+  if (num_x == 6) walk_all_fp4<2, 6>(codes, scales, in, x, num_out, y, y_stride);
+  if (num_x == 5) walk_all_fp4<2, 5>(codes, scales, in, x, num_out, y, y_stride);
+  if (num_x == 4) walk_all_fp4<4, 4>(codes, scales, in, x, num_out, y, y_stride);
   if (num_x == 3) walk_all_fp4<4, 3>(codes, scales, in, x, num_out, y, y_stride);
   if (num_x == 2) walk_all_fp4<8, 2>(codes, scales, in, x, num_out, y, y_stride);
   if (num_x == 1) walk_all_fp4<16, 1>(codes, scales, in, x, num_out, y, y_stride);
+}
+
+bool bf16_rows_in_pairs(const uint16_t* values, int64_t in, const uint16_t* const* x, int64_t num_x, int64_t num_out,
+                        float* y, int64_t y_stride) {
+  switch (num_x) {
+    case 3: return walk_all_bf16<3>(values, in, x, num_out, y, y_stride);
+    case 4: return walk_all_bf16<4>(values, in, x, num_out, y, y_stride);
+    case 5: return walk_all_bf16<5>(values, in, x, num_out, y, y_stride);
+    case 6: return walk_all_bf16<6>(values, in, x, num_out, y, y_stride);
+    case 7: return walk_all_bf16<7>(values, in, x, num_out, y, y_stride);
+    case 8: return walk_all_bf16<8>(values, in, x, num_out, y, y_stride);
+  }
+  return false;  // fewer are bound by memory over fp32 lanes already
 }
 
 void unpack_fp8_pairs(const uint8_t* codes, const uint8_t* scales, int64_t in, const PanelShape& shape, uint16_t* out) {
@@ -241,8 +298,8 @@ void panel_in_pairs(const uint16_t* const* x, int64_t num_x, const uint16_t* wei
 }
 
 constexpr PairKernels kPairKernels = {prepare_pairs,    widen_pairs,       flags_clear,       scales_plain,
-                                      fold_pair_scales, fp8_rows_in_pairs, fp4_rows_in_pairs, unpack_fp8_pairs,
-                                      unpack_fp4_pairs, unpack_bf16_pairs, panel_in_pairs};
+                                      fold_pair_scales, fp8_rows_in_pairs, fp4_rows_in_pairs, bf16_rows_in_pairs,
+                                      unpack_fp8_pairs, unpack_fp4_pairs,  unpack_bf16_pairs, panel_in_pairs};
 
 }  // namespace
 

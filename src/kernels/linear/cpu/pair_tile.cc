@@ -63,7 +63,7 @@ void multiply_in_lanes(const LinearKernels& k, const WeightTile& tile, const uin
   else k.bf16_rows(words(std::get<Bf16Matrix>(tile.weight).row(begin)), in, few, tile.out_size, y, kTileOut);
 }
 
-void multiply_few(const WeightTile& tile, const uint16_t* const* x, int64_t num_x, uint16_t* folded, float* y) {
+bool multiply_few(const WeightTile& tile, const uint16_t* const* x, int64_t num_x, uint16_t* folded, float* y) {
   const PairKernels& k = pair_kernels_bf16();
   const int64_t in = num_inputs(tile.weight), begin = tile.out_begin;
   if (const auto* fp8 = std::get_if<Fp8Matrix>(&tile.weight)) {
@@ -73,10 +73,12 @@ void multiply_few(const WeightTile& tile, const uint16_t* const* x, int64_t num_
       k.fold_scales(x[m], in, fp8->row_scales(begin), folded + m * num_words(in));
     }
     k.fp8_rows(fp8->row(begin), in, rows, num_x, tile.out_size, y, kTileOut);
+  } else if (const auto* fp4 = std::get_if<Fp4Matrix>(&tile.weight)) {
+    k.fp4_rows(fp4->row(begin), fp4->row_scales(begin), in, x, num_x, tile.out_size, y, kTileOut);
   } else {
-    const auto& fp4 = std::get<Fp4Matrix>(tile.weight);
-    k.fp4_rows(fp4.row(begin), fp4.row_scales(begin), in, x, num_x, tile.out_size, y, kTileOut);
+    return k.bf16_rows(words(std::get<Bf16Matrix>(tile.weight).row(begin)), in, x, num_x, tile.out_size, y, kTileOut);
   }
+  return true;
 }
 
 bool unpack(const WeightMatrix& weight, int64_t begin, const PanelShape& shape, uint16_t* panel) {
@@ -140,10 +142,9 @@ void multiply(const WeightTile& tile, const uint8_t* const* rows, int64_t num_ro
   bool plain = weight_plain(tile);
   for (int64_t m = 0; m < num_rows && plain; ++m)
     plain = pair_kernels_bf16().flags_clear(flags_of(x[m], in), num_blocks(in));
-  // A few rows of bf16 weights are bound by memory over fp32 lanes already.
-  const bool few = num_rows <= kFewRowsMost, packed = !std::holds_alternative<Bf16Matrix>(tile.weight);
-  if (plain && few && packed) return multiply_few(tile, x, num_rows, reinterpret_cast<uint16_t*>(workspace), y);
-  if (plain && num_rows > kLaneRows && multiply_panels(tile, x, num_rows, workspace, y)) return;
+  const bool few = num_rows <= kFewRowsMost;
+  if (plain && few && multiply_few(tile, x, num_rows, reinterpret_cast<uint16_t*>(workspace), y)) return;
+  if (plain && !few && multiply_panels(tile, x, num_rows, workspace, y)) return;
   for (int64_t m = 0; m < num_rows; m += kLaneRows)
     multiply_in_lanes(linear_kernels_avx512(), tile, x + m, std::min(kLaneRows, num_rows - m),
                       reinterpret_cast<float*>(workspace), y + m * kTileOut);
