@@ -365,7 +365,7 @@ function figures(now, seconds) {
 
 // ---- the timeline: one line a request, its waiting, its prompt and its answer
 
-const TIMELINE = { seconds: 60, rows: 24, rowHeight: 18, label: 150, narrowLabel: 92, narrow: 480 };
+const TIMELINE = { seconds: 60, rows: 24, rowHeight: 18, label: 200, narrowLabel: 100, narrow: 480 };
 
 function drawn(kind, attributes, className, text) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", kind);

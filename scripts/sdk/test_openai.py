@@ -3,13 +3,14 @@ import gzip
 import hashlib
 import json
 import struct
+import threading
 import zlib
 
 import openai
 import pytest
 from conftest import MODEL, wait_for
 from openai.types.responses import Response, ResponseStreamEvent
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 PLAIN = {"thinking": {"type": "disabled"}}
 WEATHER = {"type": "function", "function": {
@@ -126,6 +127,33 @@ def test_json_mode(client):
     assert answer.choices[0].message.content is not None
 
 
+class Sum(BaseModel):
+    reason: str
+    sum: int
+
+
+def test_json_schemas_come_back_parsed(client):
+    chat = client.chat.completions.parse(model=MODEL, messages=user("What is 12 + 7?"), response_format=Sum, temperature=0,
+                                         max_tokens=300, extra_body=PLAIN)
+    assert isinstance(chat.choices[0].message.parsed, Sum)
+    answer = client.responses.parse(model=MODEL, input="What is 12 + 7?", text_format=Sum, temperature=0, max_output_tokens=500)
+    assert isinstance(answer.output_parsed, Sum)
+
+
+def test_a_refused_request_is_tried_again_by_the_package(start_service, tmp_path):
+    keys = {"keys": [{"name": "a", "sha256": hashlib.sha256(b"sk-a").hexdigest(), "concurrency": 1}]}
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    own = openai.OpenAI(base_url=start_service("--api-keys", str(tmp_path / "keys.json")).url + "/v1", api_key="sk-a", max_retries=0)
+    running = own.chat.completions.create(model=MODEL, messages=user("hi"), max_tokens=4000, stream=True,
+                                          extra_body={**PLAIN, "ignore_eos": True})
+    next(iter(running))
+    with pytest.raises(openai.RateLimitError):
+        own.chat.completions.create(model=MODEL, messages=user("hi"), max_tokens=1)
+    threading.Timer(0.5, running.close).start()
+    answer = own.with_options(max_retries=5).chat.completions.create(model=MODEL, messages=user("hi"), max_tokens=1)
+    assert answer.usage.completion_tokens == 1
+
+
 def test_errors_have_their_classes(client):
     with pytest.raises(openai.BadRequestError, match="supported API model names"):
         client.chat.completions.create(model="gpt-5", messages=user("hi"))
@@ -230,7 +258,7 @@ def test_responses_stream(client):
     assert final.output_text == "12 + 7 = 19"
 
 
-def test_keys_limits_and_retries(start_service, tmp_path):
+def test_keys_and_their_limits(start_service, tmp_path):
     keys = {"keys": [{"name": "a", "sha256": hashlib.sha256(b"sk-a").hexdigest(), "requests_per_minute": 2}]}
     (tmp_path / "keys.json").write_text(json.dumps(keys))
     url = start_service("--api-keys", str(tmp_path / "keys.json")).url + "/v1"

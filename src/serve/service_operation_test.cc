@@ -235,19 +235,56 @@ TEST(ServiceOperation, LargeBodiesOfStrangersAreRefusedBeforeTheyCome) {
   EXPECT_EQ(stranger.receive().value().status, 401);
 }
 
-// From the source of tokens to the socket: what one streamed token allocates, on all threads together.
-TEST(ServiceOperation, AStreamedTokenAllocatesLittle) {
+struct FreeService {
+  std::unique_ptr<Service> service;
+  FreeTokens* tokens = nullptr;  // the service's
+};
+
+FreeService start_free_service(ServiceOptions options) {
   LoadedModel model = load_model(DEEPINFER_TESTDATA "/model_a").value();
   auto source = std::make_unique<FreeTokens>(model.tokenizer->encode("a").at(0), kClock);
-  FreeTokens* tokens = source.get();
-  auto inference = Inference::around(std::move(model), std::move(source), test_options().target, 8192);
-  ASSERT_TRUE(inference.ok());
-  auto service = Service::start(std::move(inference).value(), test_options(), kClock);
-  ASSERT_TRUE(service.ok());
+  FreeService out;
+  out.tokens = source.get();
+  auto inference = Inference::around(std::move(model), std::move(source), options.target, 8192);
+  CHECK(inference.ok());
+  out.service = Service::start(std::move(inference).value(), std::move(options), kClock).value();
+  return out;
+}
+
+// A stream that waits for its first token says so by comments, which every reader of events skips.
+TEST(ServiceOperation, WhoWaitsIsToldThatTheConnectionLives) {
+  ServiceOptions options = test_options();
+  options.keep_alive_ns = 5'000'000;
+  const FreeService stand = start_free_service(options);
+  const std::string responses =
+      R"({"model":"m","max_output_tokens":5,"input":"abc","reasoning":{"effort":"low"},"stream":true})";
+  for (const auto& [path, body] :
+       {std::pair<std::string, std::string>("/v1/chat/completions", chat_body(R"(,"stream":true)")),
+        {"/v1/messages", chat_body(R"(,"stream":true)")},
+        {"/v1/responses", responses}}) {
+    std::atomic<bool> may_give = false;
+    stand.tokens->set_pace({.may_give = [&](int, int64_t) { return may_give.load(); }, .on_give = nullptr});
+    HttpClient client = client_of(*stand.service);
+    ASSERT_TRUE(client.send(head_of(path, body)).ok());
+    ASSERT_TRUE(client.receive_until(": keep-alive\n\n").ok()) << path;
+    may_give = true;
+    const HttpResponse answer = client.receive().value();
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_LT(answer.body.find(": keep-alive\n\n"), answer.body.find("data: ")) << path;
+    EXPECT_GE(data_of(answer.body).size(), 3u) << path;
+    EXPECT_TRUE(wait_until_idle(*stand.service));
+    stand.tokens->set_pace({});
+  }
+}
+
+// From the source of tokens to the socket: what one streamed token allocates, on all threads together.
+TEST(ServiceOperation, AStreamedTokenAllocatesLittle) {
+  const FreeService stand = start_free_service(test_options());
   constexpr int kTokens = 1000;
-  tokens->set_pace({.round_ns = 500'000, .may_give = nullptr, .on_give = nullptr});  // so that tokens come one by one
+  stand.tokens->set_pace(
+      {.round_ns = 500'000, .may_give = nullptr, .on_give = nullptr});  // so that tokens come one by one
   const auto stream = [&] {
-    return post(**service, "/v1/chat/completions",
+    return post(*stand.service, "/v1/chat/completions",
                 chat_body(R"(,"stream":true,"ignore_eos":true,"max_tokens":)" + std::to_string(kTokens)));
   };
   (void)stream();  // warm
