@@ -66,7 +66,7 @@ TEST(Engine, MasksLeaveOnlyWhatTheyAllow) {
   EXPECT_EQ(engine->collect().value().sequences[0].tokens, std::vector<TokenId>{321});
   ASSERT_TRUE(engine->launch(one_row(blocks, 6, 1)).ok());
   const TokenMasks nothing(1, 512);
-  const StepMasks step_nothing = {&nothing};
+  const StepMasks step_nothing = {{&nothing}};
   ASSERT_TRUE(engine->sample(&step_nothing).ok());
   const StepOutput output = engine->collect().value();
   EXPECT_FALSE(output.sequences[0].has_allowed_token);

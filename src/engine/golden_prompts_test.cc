@@ -57,14 +57,14 @@ class Pool {
 
 std::string name_of(int length) { return "p" + std::to_string(length); }
 
-TEST(GoldenPrompts, PrefillAndDecodeLogits) {
-  auto engine = golden_engine();
-  ASSERT_TRUE(engine);
+// All numbers of all prompts, one after the other.
+std::vector<float> check_logits(Engine& engine) {
+  std::vector<float> all;
   const SafetensorsFile& golden = golden_file("prompts.safetensors");
   Pool prefills, decodes;
   for (const Case& c : kCases) {
     const std::string name = name_of(c.length);
-    const ExactNumbers numbers = run_one(*engine, golden_prompt(golden, name));
+    const ExactNumbers numbers = run_one(engine, golden_prompt(golden, name));
     const auto logits = golden.floats(name + ".logits").value(),
                decode_logits = golden.floats(name + ".decode_logits").value();
     const Difference prefill = difference(numbers.logits, logits),
@@ -73,11 +73,36 @@ TEST(GoldenPrompts, PrefillAndDecodeLogits) {
                 prefill.rms, decode.max_abs, decode.rms);
     EXPECT_LE(prefill.max_abs, c.is_exact_prefill ? 0.05 : 1e9) << name;
     EXPECT_LE(decode.max_abs, c.is_exact_decode ? 0.15 : 1e9) << name;
+    for (const std::vector<float>* some : {&numbers.logits, &numbers.decode_logits, &numbers.draft_confidences})
+      all.insert(all.end(), some->begin(), some->end());
     prefills.add(numbers.logits, logits, 512, name);
     decodes.add(numbers.decode_logits, decode_logits, 512, name + " decode");
   }
   prefills.judge("prefill");
   decodes.judge("decode");
+  return all;
+}
+
+TEST(GoldenPrompts, PrefillAndDecodeLogits) {
+  auto engine = golden_engine();
+  ASSERT_TRUE(engine);
+  check_logits(*engine);
+}
+
+// As with --cpu avx2, avx512, vnni, bf16, so far as this machine goes: all golden, and all the same bits.
+TEST(GoldenPrompts, PrefillAndDecodeLogitsAtEveryCpuLevel) {
+  std::vector<float> first;
+  for (const CpuLevel level : {CpuLevel::kAvx2, CpuLevel::kAvx512, CpuLevel::kVnni, CpuLevel::kBf16}) {
+    if (level > machine_cpu_level()) break;
+    SCOPED_TRACE(to_string(level));
+    EngineOptions options = host_options();
+    options.target.level = level;
+    auto engine = golden_engine(options);
+    ASSERT_TRUE(engine);
+    const std::vector<float> numbers = check_logits(*engine);
+    if (first.empty()) first = numbers;
+    EXPECT_EQ(numbers, first);
+  }
 }
 
 TEST(GoldenPrompts, EveryPositionOfAPrompt) {
