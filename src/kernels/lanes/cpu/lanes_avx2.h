@@ -19,6 +19,7 @@ struct V16Pair {
 constexpr int kFewX = 4;  // a few activation rows: so many share an unpacked weight
 constexpr int few_rows(int x) { return x == 1 ? 4 : x == 2 ? 2 : 1; }  // weight rows walked with them: few sums fit
 constexpr int kPanelX = 2, kPanelW = 2;  // register tile of the panel product: eight accumulators
+constexpr int kSumsX = 2, kSumsW = 2;    // the same of linears
 constexpr int kAccumulateHeads = 2;      // heads of the probability-value tile, by two V16
 constexpr int kIndexHeads = 1;           // heads by four keys of the index scores
 

@@ -20,6 +20,7 @@ struct V16Pair {
 constexpr int kFewX = 8;  // a few activation rows: so many share an unpacked weight
 constexpr int few_rows(int x) { return x <= 3 ? 8 : x <= 6 ? 4 : 2; }  // weight rows walked with them: at most 24 sums
 constexpr int kPanelX = 3, kPanelW = 8;  // register tile of the panel product: 24 accumulators
+constexpr int kSumsX = 6, kSumsW = 4;    // the same of linears, whose activations come from the second cache
 constexpr int kAccumulateHeads = 8;      // heads of the probability-value tile, by two V16
 constexpr int kIndexHeads = 4;           // heads by four keys of the index scores
 

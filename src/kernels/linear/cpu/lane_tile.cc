@@ -10,7 +10,7 @@
 namespace deepinfer {
 namespace {
 
-constexpr int64_t kPanelOut = 8, kPanelColumns = 512;
+constexpr int64_t kPanelOut = 4, kPanelColumns = 1024;
 constexpr int64_t kFewRowsMost = 8;
 
 const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }

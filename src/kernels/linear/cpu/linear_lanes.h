@@ -211,7 +211,7 @@ void unpack_bf16(const uint16_t* values, int64_t in, const PanelShape& shape, fl
 struct LaneTerms {
   using Element = float;
   using Value = V16;
-  static constexpr int kTerms = 16;
+  static constexpr int kTerms = 16, kX = kSumsX, kW = kSumsW;
   static V16 load(const float* p) { return load16(p); }
   static V16 add_products(V16 sum, V16 x, V16 w) { return add_exact_product(sum, x, w); }
 };

@@ -288,7 +288,7 @@ bool unpack_bf16_pairs(const uint16_t* values, int64_t in, const PanelShape& sha
 struct PairTerms {
   using Element = uint16_t;
   using Value = Pairs;
-  static constexpr int kTerms = 32;
+  static constexpr int kTerms = 32, kX = kPanelX, kW = kPanelW;
   static Pairs load(const uint16_t* p) { return load_pairs(p); }
   static V16 add_products(V16 sum, Pairs x, Pairs w) { return add_pair_products(sum, x, w); }
 };

@@ -65,12 +65,10 @@ void multiply_panel_columns(const typename Terms::Element* const* x, int64_t num
   panel += first * shape.width();
   float *sums = out.sums + first * num_x * 16, *y = out.y + first;
   int64_t m = 0;
-  for (; m + kPanelX <= num_x; m += kPanelX)
-    multiply_panel_tile<Terms, kPanelX, kW>(x + m, panel, shape, out, sums + m * kW * 16, y + m * out.y_stride);
-  if (kPanelX > 2 && m + 2 <= num_x) {
+  for (; m + Terms::kX <= num_x; m += Terms::kX)
+    multiply_panel_tile<Terms, Terms::kX, kW>(x + m, panel, shape, out, sums + m * kW * 16, y + m * out.y_stride);
+  for (; Terms::kX > 2 && m + 2 <= num_x; m += 2)
     multiply_panel_tile<Terms, 2, kW>(x + m, panel, shape, out, sums + m * kW * 16, y + m * out.y_stride);
-    m += 2;
-  }
   for (; m < num_x; ++m)
     multiply_panel_tile<Terms, 1, kW>(x + m, panel, shape, out, sums + m * kW * 16, y + m * out.y_stride);
 }
@@ -79,8 +77,8 @@ template <typename Terms>
 void multiply_panel(const typename Terms::Element* const* x, int64_t num_x, const typename Terms::Element* panel,
                     const PanelShape& shape, const PanelSums& out) {
   int64_t o = 0;
-  for (; o + kPanelW <= shape.num_out; o += kPanelW)
-    multiply_panel_columns<Terms, kPanelW>(x, num_x, panel, shape, out, o);
+  for (; o + Terms::kW <= shape.num_out; o += Terms::kW)
+    multiply_panel_columns<Terms, Terms::kW>(x, num_x, panel, shape, out, o);
   for (; o < shape.num_out; ++o) multiply_panel_columns<Terms, 1>(x, num_x, panel, shape, out, o);
 }
 
