@@ -20,15 +20,19 @@ Terms terms_of(const StepShape& shape) {
     t[1] += n;
     t[2] += n * c;
     t[3] += n * n;
+    t[4] += static_cast<double>(chunk.num_decoder_tokens());
   }
-  t[4] = static_cast<double>(shape.num_replays);
   t[5] = static_cast<double>(shape.num_sequences);
   t[6] = static_cast<double>(shape.num_decode_rows);
+  t[7] = shape.num_drafting > 0 ? 1 : 0;
+  t[8] = static_cast<double>(shape.num_drafting);
   return t;
 }
 
-Terms coefficients(const StepTime& s) { return {s.a, s.b, s.d, s.e, s.r, s.k, s.v}; }
-StepTime step_time(const Terms& x) { return {x[0], x[1], x[2], x[3], x[4], x[5], x[6]}; }
+Terms coefficients(const StepTime& x) { return {x.a, x.b, x.d, x.e, x.w, x.k, x.v, x.s, x.p}; }
+StepTime step_time(const Terms& x) {
+  return {.a = x[0], .b = x[1], .w = x[4], .d = x[2], .e = x[3], .k = x[5], .v = x[6], .s = x[7], .p = x[8]};
+}
 
 double dot(const Terms& x, const Terms& y) {
   double sum = 0;
@@ -36,11 +40,14 @@ double dot(const Terms& x, const Terms& y) {
   return sum;
 }
 
-// Coordinate descent on min x'Gx - 2 m'x with x in [low, high]: convex, so it converges; a few hundred sweeps of a 7x7
-// system cost microseconds. Unused terms (zero diagonal) keep their start value.
+// Coordinate descent on min x'Gx - 2 m'x with x in [low, high]: convex, so it converges, from wherever it begins.
+// Unused terms (zero diagonal) keep their start value. Terms that always come together converge slowly and need not:
+// what they say together does.
+constexpr int kSweepsOfAFit = 5000, kSweepsOfARefit = 200;  // a refit begins where the last one ended, and takes 20 us
+
 Terms solve_bounded(const std::array<Terms, kNumTerms>& gram, const Terms& moment, Terms x, const Terms& low,
-                    const Terms& high) {
-  for (int sweep = 0; sweep < 2000; ++sweep) {
+                    const Terms& high, int num_sweeps) {
+  for (int sweep = 0; sweep < num_sweeps; ++sweep) {
     double largest_change = 0;
     for (size_t i = 0; i < kNumTerms; ++i) {
       if (gram[i][i] <= 0) continue;
@@ -49,7 +56,7 @@ Terms solve_bounded(const std::array<Terms, kNumTerms>& gram, const Terms& momen
       largest_change = std::max(largest_change, std::abs(next - x[i]) * std::sqrt(gram[i][i]));
       x[i] = next;
     }
-    if (largest_change < 1e-10) break;
+    if (largest_change < 1e-6) break;
   }
   return x;
 }
@@ -64,31 +71,34 @@ void accumulate(std::array<Terms, kNumTerms>& gram, Terms& moment, const Terms& 
 }
 
 constexpr Terms kNothing{};
-constexpr Terms kUnbounded = {1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300};
+constexpr Terms kUnbounded = {1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300};
 
 }  // namespace
 
 double StepTime::chunk_ns(const ChunkShape& chunk) const {
   const double n = static_cast<double>(chunk.num_tokens), c = static_cast<double>(chunk.context);
-  return n * (b + d * c + e * n);
+  return n * (b + d * c + e * n) + w * static_cast<double>(chunk.num_decoder_tokens());
 }
 
 int64_t StepTime::predict_ns(const StepShape& shape) const {
   return static_cast<int64_t>(std::llround(dot(coefficients(*this), terms_of(shape))));
 }
 
-int64_t StepTime::largest_chunk(double used_ns, double budget_ns, int64_t context, int64_t n_max) const {
+// By halving: the curve rises with n, and has a kink where the decoder begins.
+int64_t StepTime::largest_chunk(double used_ns, double budget_ns, ChunkShape place, int64_t n_max) const {
   const double left = budget_ns - used_ns;
-  const auto fits = [&](int64_t n) { return chunk_ns({n, context}) <= left; };
+  const auto fits = [&](int64_t n) {
+    place.num_tokens = n;
+    return chunk_ns(place) <= left;
+  };
   if (n_max <= 0 || left <= 0 || !fits(1)) return 0;
   if (fits(n_max)) return n_max;
-  // e n^2 + h n - left = 0, in the form that stays accurate when e is tiny.
-  const double h = b + d * static_cast<double>(context);
-  const double root = 2 * left / (h + std::sqrt(h * h + 4 * e * left));
-  int64_t n = std::clamp<int64_t>(static_cast<int64_t>(root), 1, n_max - 1);
-  while (n > 1 && !fits(n)) --n;
-  while (n < n_max && fits(n + 1)) ++n;
-  return n;
+  int64_t low = 1, high = n_max;  // low fits, high does not
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
 }
 
 StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prior) {
@@ -99,7 +109,7 @@ StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prio
     CHECK(sample.measured_ns > 0);
     accumulate(gram, moment, terms_of(sample.shape), static_cast<double>(sample.measured_ns));
   }
-  return step_time(solve_bounded(gram, moment, coefficients(prior), kNothing, kUnbounded));
+  return step_time(solve_bounded(gram, moment, coefficients(prior), kNothing, kUnbounded, kSweepsOfAFit));
 }
 
 StepTimeFit::StepTimeFit(StepTime profile, Options options)
@@ -130,12 +140,16 @@ void StepTimeFit::add(const StepShape& shape, int64_t measured_ns) {
 
 void StepTimeFit::refit() {
   const Terms center = coefficients(profile_);
-  Terms low{}, high = kUnbounded;
-  for (size_t i = 0; i < kNumTerms && has_profile_; ++i) {
+  std::array<Terms, kNumTerms> gram = gram_;
+  Terms moment = moment_, low{}, high = kUnbounded;
+  for (size_t i = 0; i < kNumTerms; ++i) {
+    if (center[i] <= 0) continue;
     low[i] = center[i] * (1 - options_.distance_max);
     high[i] = center[i] * (1 + options_.distance_max);
+    gram[i][i] += options_.profile_weight / (center[i] * center[i]);  // of the relative distance, squared
+    moment[i] += options_.profile_weight / center[i];
   }
-  curve_ = step_time(solve_bounded(gram_, moment_, coefficients(curve_), low, high));
+  curve_ = step_time(solve_bounded(gram, moment, coefficients(curve_), low, high, kSweepsOfARefit));
 }
 
 bool StepTimeFit::is_trusted() const {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Step time as a fitted curve, in nanoseconds (serving.md 2.2):
-//   time = a + sum over prompt chunks ( b n + d n c + e n^2 ) + r * replayed hits + k * sequences + v * decode and
-//   verify rows
-// n new tokens at context c. All coefficients are >= 0, so the curve is monotone in every argument.
-// The curve comes from measured steps (relative error is minimised) and is refitted online; samples far above the
+// Step time as a fitted curve, in nanoseconds (serving.md 2.2, with terms for what that engine does not have in one
+// step: the decoder's cut, verify rows, drafting):
+//   time = a + sum over prompt chunks ( b n + d n c + e n^2 + w m ) + k * sequences + v * decode and verify rows
+//            + s where anything is drafted + p * sequences that draft
+// n new tokens at context c, m of them in the decoder layers, too. Replayed rows are rows of their chunk. All
+// coefficients are >= 0, so the curve is monotone in every argument.
+// The curve comes from measured steps (relative error is minimised) and is refitted online; samples far from the
 // prediction are stalls, not costs, and are set aside. Knows neither ops nor devices. Thread: values; the fit is owned
 // by plan.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -16,34 +19,45 @@
 namespace deepinfer {
 
 struct ChunkShape {
-  int64_t num_tokens = 0;  // n
-  int64_t context = 0;     // c, tokens before the chunk
+  int64_t num_tokens = 0;     // n
+  int64_t context = 0;        // c, tokens before the chunk
+  int64_t decoder_begin = 0;  // position from which on rows run in the decoder layers, too
+
+  int64_t num_decoder_tokens() const {  // m
+    return std::max<int64_t>(0, context + num_tokens - std::max(context, decoder_begin));
+  }
 };
 
 struct StepShape {
   std::vector<ChunkShape> chunks;
-  int64_t num_replays = 0;  // prefix hits whose tail is recomputed in this step
   int64_t num_sequences = 0;
   int64_t num_decode_rows = 0;  // anchors and drafts to verify
+  int64_t num_drafting = 0;     // sequences that draft behind their tokens
+
+  void clear() {
+    chunks.clear();
+    num_sequences = num_decode_rows = num_drafting = 0;
+  }
 };
 
 struct StepTime {
   double a = 0;  // ns per step
   double b = 0;  // ns per prompt token
+  double w = 0;  // ns per prompt token in the decoder layers
   double d = 0;  // ns per prompt token and context token
   double e = 0;  // ns per prompt token squared
-  double r = 0;  // ns per replay
   double k = 0;  // ns per sequence
   double v = 0;  // ns per decode row
+  double s = 0;  // ns per step that drafts
+  double p = 0;  // ns per sequence that drafts
 
   int64_t predict_ns(const StepShape& shape) const;
   // Time that one more chunk adds to a step.
   double chunk_ns(const ChunkShape& chunk) const;
-  // Largest n with used_ns + chunk_ns({n, context}) <= budget_ns, at most n_max; 0 when not even one token fits.
-  // `used_ns` includes a. Exact: chunk_ns(n) fits and chunk_ns(n + 1) does not (or n = n_max).
-  int64_t largest_chunk(double used_ns, double budget_ns, int64_t context, int64_t n_max) const;
+  // Largest n with used_ns + the time of n tokens at `place` <= budget_ns, at most n_max; 0 when not even one token
+  // fits. `used_ns` includes a; place.num_tokens is not read. Exact: n fits and n + 1 does not (or n = n_max).
+  int64_t largest_chunk(double used_ns, double budget_ns, ChunkShape place, int64_t n_max) const;
 };
-
 struct StepSample {
   StepShape shape;
   int64_t measured_ns = 0;
@@ -52,13 +66,15 @@ struct StepSample {
 // Non-negative least squares of relative errors. With fewer than two samples the prior comes back.
 StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prior);
 
-// Online refit: exponentially forgetting normal equations, bounded distance from the profiled curve. Without a profile
-// (all zero) there is nothing to stay near: the curve is what the samples say.
+// Online refit: exponentially forgetting normal equations, bounded distance from the profiled curve. A term that
+// samples say little about stays where the profile has it. A term that is zero in the profile (it was not measured, or
+// vanished in its noise) is what the samples say, and so is all of a curve without a profile.
 class StepTimeFit {
  public:
   struct Options {
     double forget = 0.999;       // per sample
     double distance_max = 0.3;   // each coefficient stays within +-30 % of the profile
+    double profile_weight = 1;   // of each coefficient, in samples that consist of that term alone
     double outlier_ratio = 3.0;  // samples above 3x the prediction are set aside, below a third of it, too
     int64_t refit_period = 16;   // samples between refits
     int64_t error_window = 20;   // samples of the error guard
@@ -75,7 +91,7 @@ class StepTimeFit {
   bool is_trusted() const;
   int64_t num_outliers() const { return num_outliers_; }
 
-  static constexpr int kNumTerms = 7;
+  static constexpr int kNumTerms = 9;
   using Terms = std::array<double, kNumTerms>;
 
  private:

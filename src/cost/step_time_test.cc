@@ -10,15 +10,17 @@
 namespace deepinfer {
 namespace {
 
-const StepTime kTruth{.a = 4e6, .b = 12e3, .d = 0.011, .e = 0.006, .r = 3e6, .k = 2e4, .v = 9e4};
+const StepTime kTruth{.a = 4e6, .b = 12e3, .w = 9e3, .d = 0.011, .e = 0.006, .k = 2e4, .v = 9e4, .s = 2e6, .p = 1.1e5};
 
 StepShape random_shape(Rng& rng) {
   StepShape shape;
   for (uint64_t i = rng.below(4); i > 0; --i)
     shape.chunks.push_back({static_cast<int64_t>(64u << rng.below(9)), static_cast<int64_t>(rng.below(768 * 1024))});
-  shape.num_replays = static_cast<int64_t>(rng.below(3));
+  for (ChunkShape& chunk : shape.chunks)
+    chunk.decoder_begin = chunk.context + static_cast<int64_t>(rng.below(2 * static_cast<uint64_t>(chunk.num_tokens)));
   shape.num_decode_rows = static_cast<int64_t>(rng.below(300));
   shape.num_sequences = static_cast<int64_t>(shape.chunks.size()) + shape.num_decode_rows / 4;
+  shape.num_drafting = rng.below(3) == 0 ? 0 : shape.num_decode_rows / 4;
   return shape;
 }
 
@@ -45,16 +47,18 @@ TEST(StepTime, LargestChunkFitsAndOneMoreDoesNot) {
   for (int i = 0; i < 20000; ++i) {
     const StepTime curve{.a = 1e6,
                          .b = 1e4 * rng.uniform(),
+                         .w = rng.below(2) ? 0 : 1e4 * rng.uniform(),
                          .d = rng.below(2) ? 0 : 0.05 * rng.uniform(),
                          .e = rng.below(2) ? 0 : 0.02 * rng.uniform()};
     const double used = 2e8 * rng.uniform(), budget = 2e8 * rng.uniform();
     const int64_t context = static_cast<int64_t>(rng.below(1 << 20)),
                   n_max = 1 + static_cast<int64_t>(rng.below(1 << 20));
-    const int64_t n = curve.largest_chunk(used, budget, context, n_max);
+    const ChunkShape place{0, context, context + static_cast<int64_t>(rng.below(1 << 15)) - 100};
+    const int64_t n = curve.largest_chunk(used, budget, place, n_max);
     ASSERT_GE(n, 0);
     ASSERT_LE(n, n_max);
-    if (n > 0) { ASSERT_LE(curve.chunk_ns({n, context}), budget - used); }
-    if (n < n_max) { ASSERT_GT(curve.chunk_ns({n + 1, context}), budget - used); }
+    if (n > 0) { ASSERT_LE(curve.chunk_ns({n, context, place.decoder_begin}), budget - used); }
+    if (n < n_max) { ASSERT_GT(curve.chunk_ns({n + 1, context, place.decoder_begin}), budget - used); }
   }
 }
 
@@ -64,7 +68,8 @@ TEST(StepTime, FitRecoversASyntheticCurveFromNoisySamples) {
   for (int i = 0; i < 400; ++i) samples.push_back(noisy_sample(rng, kTruth, 0.02));
   const StepTime fitted = fit_step_time(samples, {});
   EXPECT_LT(mean_error(fitted, kTruth, 99), 0.015);
-  for (const double x : {fitted.a, fitted.b, fitted.d, fitted.e, fitted.r, fitted.k, fitted.v}) EXPECT_GE(x, 0);
+  for (const double x : {fitted.a, fitted.b, fitted.w, fitted.d, fitted.e, fitted.k, fitted.v, fitted.s, fitted.p})
+    EXPECT_GE(x, 0);
 }
 
 TEST(StepTimeFit, FollowsADriftAndStaysNearTheProfile) {
@@ -104,7 +109,7 @@ TEST(StepTimeFit, StaysMonotoneWhateverIsMeasured) {
                                            : static_cast<int64_t>(rng.below(2'000'000'000));
       fit.add(random_shape(rng), measured);
       const StepTime& c = fit.curve();
-      for (const double x : {c.a, c.b, c.d, c.e, c.r, c.k, c.v}) ASSERT_TRUE(std::isfinite(x) && x >= 0);
+      for (const double x : {c.a, c.b, c.w, c.d, c.e, c.k, c.v, c.s, c.p}) ASSERT_TRUE(std::isfinite(x) && x >= 0);
     }
   }
 }

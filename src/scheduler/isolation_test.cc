@@ -22,7 +22,7 @@ struct World {
     o.rows_max = 512;
     o.num_drafts = kNumDrafts;
     o.replay = {.window = 16, .num_layers = 4, .num_encoder_layers = 2};
-    o.profile = {.a = 1e5, .b = 2e4, .d = 1, .e = 1, .r = 1e5, .k = 1e3, .v = 2e4};
+    o.profile = {.a = 1e5, .b = 2e4, .d = 1, .e = 1, .k = 1e3, .v = 2e4};
     return o;
   }
   explicit World(int64_t tail_bytes_max = 0)
@@ -140,7 +140,8 @@ TEST(Isolation, AHitWithAStoredTailReplaysNothingAndTailsCrossNoTenantOrMode) {
   // Behind a replay nothing is, neither blocks nor tails.
   World replayed(1 << 20);
   replayed.run(request);
-  for (const BlockKey& key : BlockKeyChain({"a", "", 1}).extend(request.prompt, {})) replayed.cache.tails().forget(key);
+  BlockKeyChain chain({"a", "", 1});
+  for (const BlockKey& key : chain.extend(request.prompt, {})) replayed.cache.tails().forget(key);
   longer.tenant_salt = "a";
   EXPECT_EQ(replayed.run(longer).num_replayed_tokens, 16);
   record = replayed.run(exact);

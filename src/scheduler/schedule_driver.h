@@ -57,7 +57,8 @@ struct Driver {
     for (size_t i = 0; i < batch.sequences.size(); ++i) {
       const BatchSequence& rows = batch.sequences[i];
       const bool is_prompt = !rows.follows && rows.num_logits_rows < rows.rows.size();
-      if (is_prompt) shape.chunks.push_back({rows.rows.size(), rows.position_begin});
+      shape.num_drafting += rows.draft;
+      if (is_prompt) shape.chunks.push_back({rows.rows.size(), rows.position_begin, rows.limits.decoder_begin});
       else shape.num_decode_rows += output.sequences[i].num_rows;
     }
     return scheduler.curve().predict_ns(shape);

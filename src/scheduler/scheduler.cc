@@ -53,7 +53,9 @@ Status Scheduler::submit(SequenceRequest request, int64_t now_ns) {
         sequence->request.use_prefix_cache
             ? cache_.probe_tokens(sequence->keys.keys(), num_prompt, sequence->request.replay == ReplayMode::kExact)
             : 0;
-    const double predicted = predict_ttft_ns(num_prompt - hit);
+    const int64_t decoder_begin =
+        plan_replay(options_.replay, sequence->request.replay, 0, num_prompt).limits.decoder_begin;
+    const double predicted = predict_ttft_ns({num_prompt - hit, hit, decoder_begin});
     if (predicted > static_cast<double>(*limit))
       return resource_exhausted(
           fmt::format("busy: the first token would take {:.0f} ms, at most {:.0f} ms were asked for", predicted / 1e6,
@@ -121,12 +123,15 @@ void Scheduler::expire(int64_t now_ns) {
   }
 }
 
-double Scheduler::remaining_ns(const Sequence& sequence) const {
-  return fit_.curve().chunk_ns({sequence.num_unscheduled_tokens(), sequence.num_computed_tokens});
+// What of its prompt is not computed yet, as one chunk.
+ChunkShape Scheduler::remaining(const Sequence& s) const {
+  const RowLimits limits =
+      s.lane >= 0 ? s.limits : plan_replay(options_.replay, s.request.replay, 0, s.num_prompt_tokens()).limits;
+  return {s.num_unscheduled_tokens(), s.num_computed_tokens, limits.decoder_begin};
 }
 
-double Scheduler::predict_ttft_ns(int64_t num_uncached_tokens) const {
-  double work = fit_.curve().chunk_ns({num_uncached_tokens, 0});
+double Scheduler::predict_ttft_ns(const ChunkShape& uncached) const {
+  double work = fit_.curve().chunk_ns(uncached);
   for (const auto& [id, sequence] : sequences_)
     if (!sequence->decodes_next() && !sequence->awaited) work += remaining_ns(*sequence);
   // Decode rows share every step; the share of a step left to prompts is bounded below by chunk_rows_min.
@@ -134,6 +139,7 @@ double Scheduler::predict_ttft_ns(int64_t num_uncached_tokens) const {
   for (const Sequence* s : running_) {
     decode.num_decode_rows += s->decodes_next() ? 1 + options_.num_drafts : 0;
     decode.num_sequences += s->decodes_next();
+    decode.num_drafting += s->decodes_next() && drafts(*s);
   }
   const double overhead = static_cast<double>(fit_.curve().predict_ns(decode));
   const double budget = static_cast<double>(options_.step_budget_ns);

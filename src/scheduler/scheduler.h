@@ -112,8 +112,8 @@ class Scheduler {
   const Sequence* find(SequenceId id) const;
   // Finished sequences' records are kept until taken.
   std::optional<SequenceRecord> take_record(SequenceId id);
-  // Predicted nanoseconds until the first token of a prompt of that many uncached tokens, if it were queued now.
-  double predict_ttft_ns(int64_t num_uncached_tokens) const;
+  // Predicted nanoseconds until the first token of a prompt of which this part is not cached, if it were queued now.
+  double predict_ttft_ns(const ChunkShape& uncached) const;
   int64_t num_wasted_rows() const { return num_wasted_rows_; }  // ran for sequences that had ended, or in vain
   const StepTime& curve() const { return fit_.curve(); }
   const StepTimeFit& fit() const { return fit_; }
@@ -128,6 +128,7 @@ class Scheduler {
     bool is_prompt = false;
     int64_t num_rows = 0;    // at most
     int64_t num_coming = 0;  // output tokens, at least
+    bool drafts = false;     // behind its tokens
   };
   struct Step {
     uint64_t number = 0;
@@ -139,6 +140,7 @@ class Scheduler {
   void plan_decode(Batch& batch);
   void plan_prompts(Batch& batch, int64_t now_ns);
   void choose_verify_lengths(Batch& batch);
+  double decode_ns() const;
   bool drafts(const Sequence& sequence) const;
   bool add_chunk(Batch& batch, Sequence& sequence, double budget_ns);
   static int64_t longest_after(const Sequence& sequence, int64_t num_drafts);
@@ -154,7 +156,8 @@ class Scheduler {
   std::optional<int64_t> tail_wanted(const Sequence& sequence, int64_t num_tokens) const;
   void publish_tail(Sequence& sequence, const SequenceOutput& output);
   Sequence* next_waiting(int64_t now_ns);
-  double remaining_ns(const Sequence& sequence) const;
+  ChunkShape remaining(const Sequence& sequence) const;
+  double remaining_ns(const Sequence& sequence) const { return fit_.curve().chunk_ns(remaining(sequence)); }
   double lane_wait_ns(double step_ns) const;
   bool reserve(Sequence& sequence, int64_t num_tokens, bool may_preempt);
   Sequence* preemption_victim(const Sequence& keep);

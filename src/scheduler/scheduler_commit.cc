@@ -15,7 +15,7 @@ void Scheduler::commit(const StepOutput& output, int64_t now_ns, std::vector<Seq
   first_step_ = (first_step_ + 1) % kStepsMax;
   --num_steps_;
   CHECK(output.step == committed_.number && output.sequences.size() == committed_.sequences.size());
-  committed_.shape.num_decode_rows = 0;
+  committed_.shape.num_decode_rows = committed_.shape.num_sequences = committed_.shape.num_drafting = 0;
   size_t num_deltas = 0;  // entries of `deltas` are reused, their token memory with them
   for (size_t i = 0; i < committed_.sequences.size(); ++i) {
     const Planned& planned = committed_.sequences[i];
@@ -40,6 +40,8 @@ void Scheduler::commit_sequence(const Planned& planned, const StepOutput& output
   s.num_coming_tokens -= planned.num_coming;
   --s.num_steps_under_way;
   if (!planned.is_prompt) committed_.shape.num_decode_rows += result.num_rows;
+  committed_.shape.num_sequences += result.num_rows > 0;
+  committed_.shape.num_drafting += !result.drafts.empty();
   if (s.state == SequenceState::kFinished) {  // it ended while this step was under way: nobody sees what came of it
     num_wasted_rows_ += result.num_rows;
     if (s.num_steps_under_way == 0) retire(s);

@@ -19,8 +19,7 @@ void Scheduler::plan(int64_t now_ns, Batch& batch) {
   batch.verify_budget = 0;
   Step& step = planning();
   step.sequences.clear();
-  step.shape.chunks.clear();
-  step.shape.num_replays = step.shape.num_sequences = step.shape.num_decode_rows = 0;
+  step.shape.clear();
   plan_decode(batch);
   plan_prompts(batch, now_ns);
   if (batch.empty()) return;
@@ -76,8 +75,7 @@ void Scheduler::choose_verify_lengths(Batch& batch) {
   const bool follows = num_steps_ > 0;
   const SurvivalTable& sizing = follows || stale_survivals_.num_requests() == 0 ? live_survivals_ : stale_survivals_;
   const double num_decoding = static_cast<double>(decoding_.size());
-  const StepTime& curve = fit_.curve();
-  const VerifyCost cost{.base_ns = std::max(1.0, curve.a + (curve.k + curve.v) * num_decoding), .row_ns = curve.v};
+  const VerifyCost cost{.base_ns = std::max(1.0, decode_ns()), .row_ns = fit_.curve().v};
   const int64_t budget =
       options_.verifies_all ? live_survivals_.num_drafts() : verify_budget(sizing, num_decoding, cost, verify_scratch_);
   split_verify_budget(live_survivals_, budget, verify_scratch_, verify_lengths_);
@@ -93,6 +91,16 @@ void Scheduler::choose_verify_lengths(Batch& batch) {
       verify_lengths_[i] = static_cast<int32_t>(std::min(options_.num_drafts, drafts_wanted(s)));
     }
   }
+}
+
+// Of a step with one row for each of the sequences that decode, which draft again behind it.
+double Scheduler::decode_ns() const {
+  const StepTime& curve = fit_.curve();
+  const double num_decoding = static_cast<double>(decoding_.size());
+  double ns = curve.a + (curve.k + curve.v) * num_decoding;
+  if (!step_drafts_) return ns;
+  const auto num_drafting = std::ranges::count_if(decoding_, [this](const Sequence* s) { return drafts(*s); });
+  return ns + (num_drafting > 0 ? curve.s : 0) + curve.p * static_cast<double>(num_drafting);
 }
 
 bool Scheduler::drafts(const Sequence& s) const { return s.request.draft && options_.num_drafts > 0; }
@@ -124,6 +132,7 @@ void Scheduler::note_planned(Sequence& s, const Planned& planned) {
   Step& step = planning();
   step.sequences.push_back(planned);
   ++step.shape.num_sequences;
+  step.shape.num_drafting += planned.drafts;
   s.num_scheduled_tokens += planned.num_rows;
   s.num_coming_tokens += planned.num_coming;
   ++s.num_steps_under_way;
@@ -140,7 +149,7 @@ void Scheduler::add_decode_rows(Batch& batch, Sequence& s, int64_t num_drafts) {
   rows.num_logits_rows = 1 + num_drafts;
   rows.draft = drafts(s) && step_drafts_;
   rows.tail_from = tail_wanted(s, longest_after(s, num_drafts));
-  note_planned(s, {&s, s.request.id, false, 1 + num_drafts, 1});
+  note_planned(s, {&s, s.request.id, false, 1 + num_drafts, 1, rows.draft});
   planning().shape.num_decode_rows += 1 + num_drafts;
 }
 
@@ -151,7 +160,7 @@ void Scheduler::add_following_rows(Batch& batch, Sequence& s, int64_t num_drafts
   rows.num_logits_rows = 1 + num_drafts;
   rows.draft = drafts(s) && step_drafts_;
   rows.tail_from = tail_wanted(s, longest_after(s, num_drafts));
-  note_planned(s, {&s, s.request.id, false, 1 + num_drafts, 1});
+  note_planned(s, {&s, s.request.id, false, 1 + num_drafts, 1, rows.draft});
   ++planning().shape.num_decode_rows;
 }
 
@@ -186,7 +195,8 @@ bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
   const int64_t most = std::min(rows_left, s.num_unscheduled_tokens());
   const double used_ns =
       static_cast<double>(fit_.curve().predict_ns(shape)) + fit_.curve().v * static_cast<double>(batch.verify_budget);
-  int64_t n = fit_.is_trusted() ? fit_.curve().largest_chunk(used_ns, budget_ns, begin, most)
+  const ChunkShape place{0, begin, s.limits.decoder_begin};
+  int64_t n = fit_.is_trusted() ? fit_.curve().largest_chunk(used_ns, budget_ns, place, most)
                                 : std::min(most, options_.token_budget - num_prompt_rows);
   if (num_prompt_rows < options_.chunk_rows_min)
     n = std::max(n, std::min(most, options_.chunk_rows_min - num_prompt_rows));
@@ -210,8 +220,8 @@ bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
   rows.sample = ends;
   rows.draft = ends && drafts(s) && step_drafts_;
   ++s.record.num_chunks;
-  shape.chunks.push_back({n, begin});
-  note_planned(s, {&s, s.request.id, true, n, ends ? 1 : 0});
+  shape.chunks.push_back({n, begin, s.limits.decoder_begin});
+  note_planned(s, {&s, s.request.id, true, n, ends ? 1 : 0, rows.draft});
   return batch.num_rows() + num_following_rows(batch) < options_.rows_max;
 }
 

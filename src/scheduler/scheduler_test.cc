@@ -19,7 +19,7 @@ SchedulerOptions options(int64_t num_lanes = 8) {
   o.chunk_rows_min = 16;
   o.step_budget_ns = 5'000'000;
   o.replay = {.window = 16, .num_layers = 4, .num_encoder_layers = 2};
-  o.profile = {.a = 1e5, .b = 2e4, .d = 1, .e = 1, .r = 1e5, .k = 1e3, .v = 2e4};
+  o.profile = {.a = 1e5, .b = 2e4, .d = 1, .e = 1, .k = 1e3, .v = 2e4};
   return o;
 }
 

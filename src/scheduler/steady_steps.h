@@ -42,7 +42,7 @@ struct SteadySteps {
     o.context_tokens_max = 1 << 16;
     o.step_budget_ns = 10'000'000'000;
     o.replay = {.window = 128, .num_layers = 40, .num_encoder_layers = 21};
-    o.profile = {.a = 4e6, .b = 12e3, .d = 0.01, .e = 0.005, .r = 1.5e6, .k = 2e4, .v = 4e4};
+    o.profile = {.a = 4e6, .b = 12e3, .d = 0.01, .e = 0.005, .k = 2e4, .v = 4e4};
     return o;
   }
 

@@ -47,7 +47,7 @@ SchedulerOptions trace_options() {
   options.step_budget_ns = 1'000'000'000;
   options.admission = "fcfs";
   options.replay = {.window = 128, .num_layers = 40, .num_encoder_layers = 21};
-  options.profile = {.a = 4e6, .b = 12e3, .d = 0.01, .e = 0.005, .r = 1.5e6, .k = 2e4, .v = 4e4};
+  options.profile = {.a = 4e6, .b = 12e3, .d = 0.01, .e = 0.005, .k = 2e4, .v = 4e4};
   return options;
 }
 

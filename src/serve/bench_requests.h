@@ -161,7 +161,8 @@ class LoopBench {
     options.scheduler.verifies_all = setup.verifies_all;
     const StepProfileOptions shapes{.num_sequences_max = setup.concurrency,
                                     .num_drafts = options.scheduler.num_drafts,
-                                    .measures_cpu_time = setup.measures_cpu_time};
+                                    .measures_cpu_time = setup.measures_cpu_time,
+                                    .ns_max = 700'000'000};
     ASSIGN_OR_RETURN(StepProfile profile, profile_steps(engine, shapes, clock_));
     options.scheduler.profile = profile.curve;
     return options;

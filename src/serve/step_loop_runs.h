@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Test only: requests through a step loop on golden model A, run to their end on the calling thread.
+// Test only: requests through a step loop, on golden model A where no other is named, run to their end on the calling
+// thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,8 +71,9 @@ inline LoopRequest loop_request(uint64_t seed, int64_t num_prompt, int64_t num_o
 class LoopRun {
  public:
   explicit LoopRun(const StepLoopOptions& options = loop_test_options(),
-                   const EngineOptions& engine_options = loop_engine_options()) {
-    auto engine = Engine::open(golden_model().weights, golden_model().token_map, engine_options);
+                   const EngineOptions& engine_options = loop_engine_options(),
+                   const LoadedModel& model = golden_model()) {
+    auto engine = Engine::open(model.weights, model.token_map, engine_options);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     engine_ = std::move(engine).value();
     loop = std::make_unique<StepLoop>(*engine_, options, clock_);

@@ -2,7 +2,7 @@
 #include "serve/step_profile.h"
 
 #include <algorithm>
-#include <limits>
+#include <vector>
 
 #include "base/philox.h"
 
@@ -10,8 +10,16 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kDecodeContext = 64;  // tokens of each sequence that decodes
-constexpr int64_t kHistory = 8;         // tokens before a chunk, for Engram; no matter which
+constexpr int64_t kHistory = 8;         // tokens before the first row, for Engram; no matter which
 
+struct StepKind {
+  int64_t chunk = 0, context = 0;  // tokens of a prompt, and before them
+  bool cuts_decoder = false;       // the chunk's rows end with the encoder
+  int64_t num_sequences = 0, num_drafts = 0;
+  bool drafts = false;  // behind the decode rows
+};
+
+// What stands before the rows of a step has not been computed: it takes the same time whatever is there.
 class Profiler {
  public:
   Profiler(Engine& engine, const StepProfileOptions& options, const Clock& clock)
@@ -30,19 +38,29 @@ class Profiler {
 
   Result<StepProfile> run() {
     TRY(start_lanes());
-    TRY(run_step(0, 1, num_drafts_));  // touches what is touched once
-    profile_.samples.clear();
-    TRY(measure_decode());
-    TRY(measure_chunks());
-    profile_.curve = fit_step_time(profile_.samples, {});
+    list_decode();
+    list_chunks();
+    TRY(run_step({.num_sequences = 1, .drafts = num_drafts_ > 0}).status());  // touches what is touched once
+    std::vector<std::vector<int64_t>> times(kinds_.size());
+    for (int64_t i = 0; i < options_.num_runs; ++i)
+      for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+        if (clock_.monotonic_ns() >= end_ns_ && (i > 0 || kind >= 2)) break;
+        ASSIGN_OR_RETURN(const int64_t ns, run_step(kinds_[kind]));
+        if (ns > 0) times[kind].push_back(ns);
+      }
     for (int32_t lane = 0; lane < static_cast<int32_t>(tables_.size()); ++lane) engine_.release(lane);
-    return std::move(profile_);
+    StepProfile profile;
+    for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+      if (times[kind].empty()) continue;
+      std::ranges::nth_element(times[kind], times[kind].begin() + static_cast<int64_t>(times[kind].size() / 2));
+      profile.samples.push_back({shape_of(kinds_[kind]), times[kind][times[kind].size() / 2]});
+    }
+    profile.curve = fit_step_time(profile.samples, {});
+    return profile;
   }
 
  private:
-  bool is_late() const { return clock_.monotonic_ns() >= end_ns_ && profile_.samples.size() >= 2; }
-
-  // Lane 0 takes prompt chunks; the others decode behind a short prompt. An only lane does both, one after the other.
+  // Lane 0 takes prompt chunks; the others decode. An only lane does both, one after the other.
   Status start_lanes() {
     uint32_t next = 0;
     for (int64_t lane = 0; lane < first_decode_lane_ + num_sequences_max_; ++lane) {
@@ -52,12 +70,40 @@ class Profiler {
       BlockTable& table = tables_.emplace_back();
       for (int64_t b = lane == 0 ? num_long_blocks_ : 1; b > 0; --b) table.push_back(BlockId{next++});
     }
-    for (int64_t lane = first_decode_lane_; lane < first_decode_lane_ + num_sequences_max_; ++lane) {
-      Batch batch{.step = num_steps_++};
-      add_rows(batch, static_cast<int32_t>(lane), 0, std::min(kDecodeContext, engine_.options().rows_max), 0);
-      TRY(run_batch(batch).status());
-    }
     return {};
+  }
+
+  // The first of each list tell the terms of the curve apart; the others come as far as there is time.
+  void list_decode() {
+    const int64_t most = num_sequences_max_, few = std::max<int64_t>(1, most / 4);
+    const int64_t num_verified = std::min(num_drafts_, rows_max() / most - 1);
+    kinds_.push_back({.num_sequences = 1});
+    kinds_.push_back({.num_sequences = most});
+    if (num_drafts_ > 0) {
+      kinds_.push_back({.num_sequences = most, .num_drafts = num_verified});
+      kinds_.push_back({.num_sequences = 1, .drafts = true});
+      kinds_.push_back({.num_sequences = most, .num_drafts = num_verified, .drafts = true});
+      kinds_.push_back({.num_sequences = few, .num_drafts = num_verified, .drafts = true});
+      kinds_.push_back({.num_sequences = few, .drafts = true});
+    }
+    kinds_.push_back({.num_sequences = few});
+  }
+
+  void list_chunks() {
+    const int64_t most = std::min(engine_.options().rows_max, num_long_blocks_ * kBlockTokens);
+    const int64_t end = num_long_blocks_ * kBlockTokens;
+    const int64_t some = std::min<int64_t>(most, 64), many = std::min<int64_t>(most, 256);
+    std::vector<StepKind> chunks;
+    for (const bool cuts : {true, false})
+      for (const int64_t length : {some, many}) chunks.push_back({.chunk = length, .cuts_decoder = cuts});
+    chunks.push_back({.chunk = many, .context = end - many, .cuts_decoder = true});
+    chunks.push_back({.chunk = most, .cuts_decoder = true});
+    if (first_decode_lane_ > 0 && most > num_sequences_max_)
+      chunks.push_back({.chunk = std::min(many, most - num_sequences_max_), .num_sequences = num_sequences_max_});
+    chunks.push_back({.chunk = most, .context = (end - most) / 2});
+    // After the first decode kinds, so that both are known when time is short.
+    kinds_.insert(kinds_.begin() + 2, chunks.begin(), chunks.begin() + 2);
+    kinds_.insert(kinds_.end(), chunks.begin() + 2, chunks.end());
   }
 
   void add_rows(Batch& batch, int32_t lane, int64_t position, int64_t num_rows, int64_t num_logits) {
@@ -74,59 +120,34 @@ class Profiler {
                                .rows = {begin, begin + num_rows},
                                .num_logits_rows = num_logits,
                                .history = std::vector<TokenId>(static_cast<size_t>(std::min(position, kHistory)), 0),
-                               .sample = num_logits > 0,
-                               .draft = num_logits > 0 && num_drafts_ > 0});
+                               .sample = num_logits > 0});
   }
 
-  Result<int64_t> run_batch(const Batch& batch) {
+  static StepShape shape_of(const StepKind& kind) {
+    StepShape shape{.num_sequences = kind.num_sequences + (kind.chunk > 0),
+                    .num_decode_rows = kind.num_sequences * (1 + kind.num_drafts),
+                    .num_drafting = kind.drafts ? kind.num_sequences : 0};
+    if (kind.chunk > 0) shape.chunks = {{kind.chunk, kind.context, decoder_begin(kind)}};
+    return shape;
+  }
+  static int64_t decoder_begin(const StepKind& kind) { return kind.cuts_decoder ? kind.context + kind.chunk : 0; }
+
+  Result<int64_t> run_step(const StepKind& kind) {
+    Batch batch{.step = num_steps_++};
+    const int64_t num_rows = 1 + kind.num_drafts;
+    for (int64_t s = 0; s < kind.num_sequences; ++s) {
+      add_rows(batch, static_cast<int32_t>(first_decode_lane_ + s), kDecodeContext, num_rows, num_rows);
+      batch.sequences.back().draft = kind.drafts;
+    }
+    if (kind.chunk > 0) {
+      add_rows(batch, 0, kind.context, kind.chunk, 0);
+      RowLimits& limits = batch.sequences.back().limits;
+      limits.decoder_begin = limits.decoder_window_begin = decoder_begin(kind);
+    }
     TRY(engine_.launch(batch));
     TRY(engine_.sample(nullptr));
     TRY(engine_.collect(output_));
     return options_.measures_cpu_time ? output_.cpu_ns : output_.forward_ns + output_.sample_ns;
-  }
-
-  // One shape: a chunk of `chunk` tokens behind what lane 0 holds, and `num_sequences` verify runs.
-  Status run_step(int64_t chunk, int64_t num_sequences, int64_t num_drafts) {
-    StepShape shape;
-    if (chunk > 0) shape.chunks = {{chunk, context_}};
-    shape.num_sequences = num_sequences + (chunk > 0);
-    shape.num_decode_rows = num_sequences * (1 + num_drafts);
-    int64_t best = std::numeric_limits<int64_t>::max();
-    for (int64_t i = 0; i < options_.num_runs; ++i) {
-      Batch batch{.step = num_steps_++};
-      for (int64_t s = 0; s < num_sequences; ++s)
-        add_rows(batch, static_cast<int32_t>(first_decode_lane_ + s), kDecodeContext, 1 + num_drafts, 1 + num_drafts);
-      if (chunk > 0) add_rows(batch, 0, context_, chunk, 1);
-      ASSIGN_OR_RETURN(const int64_t ns, run_batch(batch));
-      best = std::min(best, ns);
-    }
-    if (best > 0) profile_.samples.push_back({std::move(shape), best});
-    return {};
-  }
-
-  Status measure_decode() {
-    for (int64_t num = 1;; num = std::min(2 * num, num_sequences_max_)) {
-      for (const int64_t num_drafts : {int64_t{0}, num_drafts_ / 2, num_drafts_}) {
-        if (is_late()) return {};
-        if (num_drafts == 0 || num * (1 + num_drafts) <= rows_max()) TRY(run_step(0, num, num_drafts));
-      }
-      if (num == num_sequences_max_) return {};
-    }
-  }
-
-  // Chunks one behind the other, so that the context grows; with decode rows beside them every other time.
-  Status measure_chunks() {
-    const int64_t capacity = num_long_blocks_ * kBlockTokens;
-    const int64_t lengths[] = {16, 64, 128, 256, 512, 1024, 2048};
-    for (int round = 0; round < 3; ++round)
-      for (const int64_t length : lengths) {
-        const int64_t num_beside = round == 1 && first_decode_lane_ > 0 ? std::min<int64_t>(8, num_sequences_max_) : 0;
-        if (length + num_beside > engine_.options().rows_max || context_ + length > capacity) continue;
-        if (is_late()) return {};
-        TRY(run_step(length, num_beside, 0));
-        context_ += length;
-      }
-    return {};
   }
 
   int64_t rows_max() const { return std::min(engine_.options().rows_max, engine_.options().logits_rows_max); }
@@ -139,10 +160,9 @@ class Profiler {
   int64_t first_decode_lane_ = 1;
   int64_t num_long_blocks_ = 0, num_sequences_max_ = 0, num_drafts_ = 0;
   std::vector<BlockTable> tables_;  // of each lane
-  int64_t context_ = 0;             // of lane 0
+  std::vector<StepKind> kinds_;
   uint64_t num_steps_ = 0;
   StepOutput output_;
-  StepProfile profile_;
 };
 
 }  // namespace
