@@ -15,7 +15,8 @@ MODEL = "DeepSeek-V4.1-Flash"
 class Service:
     def __init__(self, *options, env=None, prefix=(), stderr=None):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        command = [*prefix, os.environ["DEEPINFER"], "serve", "--model", str(ROOT / "models/mini"),
+        command = [*prefix, os.environ["DEEPINFER"], "serve",
+                   *([] if "--model" in options else ["--model", str(ROOT / "models/mini")]),
                    *([] if "--port" in options else ["--port", "0"]), *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr or self.log, text=True, env=env)
         line = self.process.stdout.readline()

@@ -9,6 +9,8 @@ namespace deepinfer {
 namespace {
 constexpr size_t kScopesMax = 4096;                     // digests kept at hand; made again when they are gone
 constexpr int64_t kWaitingBytesMax = int64_t{4} << 30;  // of fetches not begun: a longer line is not worth waiting in
+// Blocks before a hit's end at which a tail is looked for: from further back more is run again than replay costs.
+constexpr int64_t kTailsLookedFor = 32;
 }  // namespace
 
 StoreTier::StoreTier(BlockStore& store, StoreTierOptions options)
@@ -31,13 +33,14 @@ const StoreScope& StoreTier::scope_of(const std::string& tenant_salt) {
 }
 
 bool StoreTier::start(uint64_t ticket, const std::string& tenant_salt, std::span<const BlockKey> keys,
-                      int64_t num_present, int64_t num_usable, bool exact_only, StoreMiss& reason) {
+                      int64_t num_present, int64_t num_usable, int64_t num_tail_max, bool exact_only,
+                      StoreMiss& reason) {
   const StoreScope& scope = scope_of(tenant_salt);
   const auto usable = keys.first(static_cast<size_t>(std::min<int64_t>(num_usable, static_cast<int64_t>(keys.size()))));
   const StoreLookup found = store_.lookup(scope, usable, exact_only);
   reason = found.reason;
   if (found.num_blocks - num_present < options_.blocks_min) return false;
-  Order order{.scope = scope, .exact_only = exact_only};
+  Order order{.scope = scope, .fetch = {}, .num_tail_max = num_tail_max, .exact_only = exact_only};
   order.fetch = {.ticket = ticket,
                  .keys = {usable.begin(), usable.begin() + found.num_blocks},
                  .blocks = {num_present, found.num_blocks},
@@ -65,23 +68,43 @@ void StoreTier::run() {
       order = std::move(orders_.front());
       orders_.pop_front();
     }
-    StoreFetch& fetch = order.fetch;
-    fetch.bytes.resize(static_cast<size_t>(fetch.blocks.size() * options_.block_bytes));
-    StoreGet got = store_.get({.scope = order.scope,
-                               .keys = fetch.keys,
-                               .blocks = fetch.blocks,
-                               .block_bytes = options_.block_bytes,
-                               .exact_only = order.exact_only},
-                              fetch.bytes);
-    fetch.blocks.end = fetch.blocks.begin + got.num_blocks;
-    fetch.fast_replay = std::move(got.fast_replay);
-    if (got.reason != StoreMiss::kNone) fetch.reason = got.reason;
+    read_blocks(order);
+    read_tail(order);
     {
       const std::lock_guard lock(mutex_);
-      finished_.push_back(std::move(fetch));
+      finished_.push_back(std::move(order.fetch));
       --num_under_way_;
     }
     done_.notify_all();
+  }
+}
+
+void StoreTier::read_blocks(Order& order) {
+  StoreFetch& fetch = order.fetch;
+  fetch.bytes.resize(static_cast<size_t>(fetch.blocks.size() * options_.block_bytes));
+  StoreGet got = store_.get({.scope = order.scope,
+                             .keys = fetch.keys,
+                             .blocks = fetch.blocks,
+                             .block_bytes = options_.block_bytes,
+                             .exact_only = order.exact_only},
+                            fetch.bytes);
+  fetch.blocks.end = fetch.blocks.begin + got.num_blocks;
+  fetch.fast_replay = std::move(got.fast_replay);
+  if (got.reason != StoreMiss::kNone) fetch.reason = got.reason;
+}
+
+// Without one the window before the hit is run again: nothing but time is lost, so a tail that cannot be read is none.
+void StoreTier::read_tail(Order& order) {
+  StoreFetch& fetch = order.fetch;
+  const int64_t last = std::min(order.num_tail_max, fetch.blocks.end);
+  for (int64_t n = last; n > std::max<int64_t>(0, last - kTailsLookedFor); --n) {
+    const BlockKey& key = fetch.keys[static_cast<size_t>(n - 1)];
+    if (!store_.holds_record(order.scope, RecordKind::kTail, key)) continue;
+    BlockStore::Record record = store_.get_record(order.scope, RecordKind::kTail, key);
+    if (record.bytes.empty()) continue;
+    auto bytes = std::make_shared<const std::vector<uint8_t>>(std::move(record.bytes));
+    fetch.tail = FoundTail{{.bytes = std::move(bytes), .behind_fast_replay = false}, n};
+    return;
   }
 }
 
@@ -105,15 +128,21 @@ bool StoreTier::has(const std::string& tenant_salt, std::span<const BlockKey> ke
 }
 
 void StoreTier::save(const std::string& tenant_salt, std::span<const BlockKey> keys, Range blocks,
-                     std::vector<uint8_t> bytes, bool behind_fast_replay) {
+                     std::vector<uint8_t> bytes, bool behind_fast_replay, TtlClass ttl_class) {
   StorePut put{.scope = scope_of(tenant_salt),
-               .ttl_class = options_.ttl_class,
+               .ttl_class = ttl_class,
                .keys = {keys.begin(), keys.begin() + blocks.end},
                .first_block = blocks.begin,
                .block_bytes = options_.block_bytes,
                .bytes = std::move(bytes)};
   if (behind_fast_replay) put.fast_replay.assign(static_cast<size_t>(blocks.size()), 1);
   store_.put(std::move(put));
+}
+
+void StoreTier::save_tail(const std::string& tenant_salt, const BlockKey& key, const TailBytes& bytes) {
+  const StoreScope& scope = scope_of(tenant_salt);
+  if (store_.holds_record(scope, RecordKind::kTail, key)) return;
+  store_.put_record(scope, RecordKind::kTail, TtlClass::kTail, key, *bytes);
 }
 
 }  // namespace deepinfer

@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "kv/tail_cache.h"
 #include "store/block_store.h"
 
 namespace deepinfer {
@@ -23,7 +25,6 @@ struct StoreTierOptions {
   int64_t block_bytes = 0;
   std::string model_revision;  // everything that decides what a block's bytes mean
   uint32_t cache_format = 1;
-  TtlClass ttl_class = TtlClass::kChat;
   int64_t blocks_min = 2;    // a shorter gain is computed again (serving.md 9.4: hits of one block save nothing)
   int64_t fetches_max = 64;  // waiting; more prompts go ahead without
 };
@@ -36,6 +37,7 @@ struct StoreFetch {
   std::vector<uint8_t> bytes;
   std::vector<uint8_t> fast_replay;  // one a block
   StoreMiss reason = StoreMiss::kNone;
+  std::optional<FoundTail> tail;  // the window state at the end of block num_blocks - 1, where one was stored
 };
 
 class StoreTier {
@@ -45,9 +47,10 @@ class StoreTier {
   ~StoreTier();
 
   // Starts fetching what the store has of the chain behind its first `num_present` blocks, at most `num_usable` in all.
-  // False when that is not worth it: then `reason` says why the store's prefix ends where it does.
+  // False when that is not worth it: then `reason` says why the store's prefix ends where it does. The last stored tail
+  // at the end of at most `num_tail_max` blocks comes along.
   bool start(uint64_t ticket, const std::string& tenant_salt, std::span<const BlockKey> keys, int64_t num_present,
-             int64_t num_usable, bool exact_only, StoreMiss& reason);
+             int64_t num_usable, int64_t num_tail_max, bool exact_only, StoreMiss& reason);
   std::vector<StoreFetch> take_finished();
   // A new fetch that has ended, or the time is over.
   void wait(int64_t timeout_ns);
@@ -55,7 +58,9 @@ class StoreTier {
 
   // Blocks [blocks) of a chain, just computed.
   void save(const std::string& tenant_salt, std::span<const BlockKey> keys, Range blocks, std::vector<uint8_t> bytes,
-            bool behind_fast_replay);
+            bool behind_fast_replay, TtlClass ttl_class);
+  // The window state at the end of a block, exact and so good for everyone; lives shortly. Not written twice.
+  void save_tail(const std::string& tenant_salt, const BlockKey& key, const TailBytes& bytes);
   bool has(const std::string& tenant_salt, std::span<const BlockKey> keys, bool exact_only);
 
   BlockStore& store() { return store_; }
@@ -65,8 +70,11 @@ class StoreTier {
   struct Order {
     StoreScope scope;
     StoreFetch fetch;
+    int64_t num_tail_max = 0;
     bool exact_only = false;
   };
+  void read_blocks(Order& order);
+  void read_tail(Order& order);
   const StoreScope& scope_of(const std::string& tenant_salt);
   void run();
 

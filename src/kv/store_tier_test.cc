@@ -63,13 +63,13 @@ class StoreTierTest : public testing::Test {
 TEST_F(StoreTierTest, FetchesWhatIsMissingBehindThePresentBlocks) {
   const auto chain = keys("a", "model", 40);
   StoreMiss reason{};
-  EXPECT_FALSE(tier_->start(1, "a", chain, 0, 40, false, reason));
+  EXPECT_FALSE(tier_->start(1, "a", chain, 0, 40, 0, false, reason));
   EXPECT_EQ(reason, StoreMiss::kNeverStored);
-  tier_->save("a", chain, {0, 10}, bytes({0, 10}), false);
-  tier_->save("a", chain, {10, 36}, bytes({10, 36}), true);
+  tier_->save("a", chain, {0, 10}, bytes({0, 10}), false, TtlClass::kChat);
+  tier_->save("a", chain, {10, 36}, bytes({10, 36}), true, TtlClass::kChat);
   store_->flush();
   open("model");  // and after a restart
-  ASSERT_TRUE(tier_->start(2, "a", chain, 7, 39, false, reason));
+  ASSERT_TRUE(tier_->start(2, "a", chain, 7, 39, 0, false, reason));
   const StoreFetch fetch = fetched();
   EXPECT_EQ(fetch.ticket, 2u);
   EXPECT_EQ(fetch.blocks, (Range{7, 36}));
@@ -81,33 +81,60 @@ TEST_F(StoreTierTest, FetchesWhatIsMissingBehindThePresentBlocks) {
 
 TEST_F(StoreTierTest, ExactPromptsStopBeforeBlocksBehindAFastReplay) {
   const auto chain = keys("a", "model", 20);
-  tier_->save("a", chain, {0, 10}, bytes({0, 10}), false);
-  tier_->save("a", chain, {10, 20}, bytes({10, 20}), true);
+  tier_->save("a", chain, {0, 10}, bytes({0, 10}), false, TtlClass::kChat);
+  tier_->save("a", chain, {10, 20}, bytes({10, 20}), true, TtlClass::kChat);
   store_->flush();
   StoreMiss reason{};
-  ASSERT_TRUE(tier_->start(1, "a", chain, 0, 20, true, reason));
+  ASSERT_TRUE(tier_->start(1, "a", chain, 0, 20, 0, true, reason));
   EXPECT_EQ(fetched().blocks, (Range{0, 10}));
   EXPECT_EQ(reason, StoreMiss::kReplay);
 }
 
+// The last tail at or before the block asked for comes with the blocks; another tenant's does not.
+TEST_F(StoreTierTest, ATailComesWithTheBlocksBeforeIt) {
+  const auto chain = keys("a", "model", 20);
+  tier_->save("a", chain, {0, 20}, bytes({0, 20}), false, TtlClass::kAgent);
+  for (const int64_t n : {12, 18})
+    tier_->save_tail("a", chain[static_cast<size_t>(n - 1)],
+                     std::make_shared<const std::vector<uint8_t>>(5000, static_cast<uint8_t>(n)));
+  store_->flush();
+  open("model");
+  StoreMiss reason{};
+  for (const auto& [num_tail_max, expected] : {std::pair<int64_t, int64_t>{20, 18}, {17, 12}, {11, 0}, {0, 0}}) {
+    ASSERT_TRUE(tier_->start(1, "a", chain, 0, 20, num_tail_max, true, reason));
+    const StoreFetch fetch = fetched();
+    EXPECT_EQ(fetch.blocks, (Range{0, 20}));
+    ASSERT_EQ(fetch.tail.has_value(), expected > 0);
+    if (!fetch.tail) continue;
+    EXPECT_EQ(fetch.tail->num_blocks, expected);
+    EXPECT_EQ(*fetch.tail->tail.bytes, std::vector<uint8_t>(5000, static_cast<uint8_t>(expected)));
+    EXPECT_FALSE(fetch.tail->tail.behind_fast_replay);
+  }
+  const auto other = keys("b", "model", 20);
+  tier_->save("b", other, {0, 20}, bytes({0, 20}), false, TtlClass::kAgent);
+  store_->flush();
+  ASSERT_TRUE(tier_->start(2, "b", other, 0, 20, 20, true, reason));
+  EXPECT_FALSE(fetched().tail);
+}
+
 TEST_F(StoreTierTest, OtherTenantsAndModelsNeverHit) {
   const auto chain = keys("a", "model", 20);
-  tier_->save("a", chain, {0, 20}, bytes({0, 20}), false);
+  tier_->save("a", chain, {0, 20}, bytes({0, 20}), false, TtlClass::kChat);
   store_->flush();
   StoreMiss reason{};
-  EXPECT_FALSE(tier_->start(1, "b", keys("b", "model", 20), 0, 20, false, reason));
+  EXPECT_FALSE(tier_->start(1, "b", keys("b", "model", 20), 0, 20, 0, false, reason));
   open("other");
-  EXPECT_FALSE(tier_->start(2, "a", keys("a", "other", 20), 0, 20, false, reason));
+  EXPECT_FALSE(tier_->start(2, "a", keys("a", "other", 20), 0, 20, 0, false, reason));
 }
 
 TEST_F(StoreTierTest, AGainOfOneBlockIsNotWorthAFetch) {
   const auto chain = keys("a", "model", 20);
-  tier_->save("a", chain, {0, 20}, bytes({0, 20}), false);
+  tier_->save("a", chain, {0, 20}, bytes({0, 20}), false, TtlClass::kChat);
   store_->flush();
   StoreMiss reason{};
-  EXPECT_FALSE(tier_->start(1, "a", chain, 19, 20, false, reason));
-  EXPECT_FALSE(tier_->start(1, "a", chain, 0, 1, false, reason));
-  EXPECT_TRUE(tier_->start(1, "a", chain, 18, 20, false, reason));
+  EXPECT_FALSE(tier_->start(1, "a", chain, 19, 20, 0, false, reason));
+  EXPECT_FALSE(tier_->start(1, "a", chain, 0, 1, 0, false, reason));
+  EXPECT_TRUE(tier_->start(1, "a", chain, 18, 20, 0, false, reason));
 }
 
 }  // namespace deepinfer

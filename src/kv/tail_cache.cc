@@ -42,6 +42,11 @@ bool TailCache::contains(const BlockKey& key, bool exact_only) const {
   return at != entries_.end() && !(exact_only && at->second.tail.behind_fast_replay);
 }
 
+const Tail* TailCache::look(const BlockKey& key) const {
+  const auto at = entries_.find(key);
+  return at == entries_.end() ? nullptr : &at->second.tail;
+}
+
 bool TailCache::forget(const BlockKey& key) {
   const auto at = entries_.find(key);
   if (at == entries_.end()) return false;

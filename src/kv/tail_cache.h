@@ -46,6 +46,7 @@ class TailCache {
   std::optional<FoundTail> find(std::span<const BlockKey> keys, int64_t num_blocks_min, int64_t num_blocks_max,
                                 bool exact_only);
   bool contains(const BlockKey& key, bool exact_only) const;
+  const Tail* look(const BlockKey& key) const;  // null when it is not here; neither a hit nor a use
   bool forget(const BlockKey& key);
 
   int64_t num_tails() const { return static_cast<int64_t>(entries_.size()); }

@@ -52,6 +52,7 @@ struct AnswerSetup {
   bool explains_tokens = false;  // a stream tells each token's id, text and whether it was a draft
   bool keeps_reply = false;      // fills AnswerOutcome::body and message
   std::string tenant_salt;
+  TtlClass ttl_class = TtlClass::kChat;              // of what a store keeps of it
   HttpFields fields;                                 // of the response
   std::function<void(const AnswerOutcome&)> on_end;  // once
 };

@@ -28,6 +28,17 @@ bool has_instructions(const ResponseContext& response) {
   return instructions && instructions->is_string() && !instructions->as_string().empty();
 }
 
+// Agents come back within hours, chats within days (serving.md 9.9). A client says which it is; of one that does not,
+// tools to call tell an agent.
+Refusal choose_ttl_class(const HttpRequest& request, const ChatRequest& chat, TtlClass& ttl_class) {
+  const std::string_view asked = request.field("x-kv-class");
+  if (!asked.empty() && asked != "agent" && asked != "chat")
+    return request_error(400, fmt::format("x-kv-class: expected agent or chat, found \"{}\"", asked));
+  ttl_class =
+      asked == "agent" || (asked.empty() && !chat.conversation.tools.empty()) ? TtlClass::kAgent : TtlClass::kChat;
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> Service::body_of(Call& call) {
@@ -169,6 +180,7 @@ void Service::run(std::shared_ptr<Call> call, Preparation prepare) {
               ? request_error(413, "The body is larger than this server takes.")
               : request_error(body.status().code() == StatusCode::kUnimplemented ? 415 : 400, body.status().message());
     if (!refusal) refusal = check_key_context(*call, setup->request);
+    if (!refusal) refusal = choose_ttl_class(call->request, setup->request.chat, setup->ttl_class);
     setup->explains = !explains.empty();
     setup->explains_tokens = explains == "tokens";
     call->exchange->post([this, call, setup, refusal] {

@@ -15,6 +15,7 @@
 #include "scheduler/batch.h"
 #include "scheduler/sequence.h"
 #include "serve/mask_source.h"
+#include "store/ttl.h"
 
 namespace deepinfer {
 
@@ -22,6 +23,9 @@ struct LoopRequest {
   SequenceRequest sequence;  // its id is given by the loop
   SamplingParams sampling;
   std::vector<LaneImage> images;  // rows of the prompt's image spans
+  // How long a store keeps its blocks. The end of an agent's turn is also where its windows are kept: the next comes
+  // soon.
+  TtlClass ttl_class = TtlClass::kChat;
   // Set by the loop where there is a store: what came from it, how long that took, and why it ended where it did.
   int64_t num_store_tokens = 0, store_wait_ns = 0;
   std::string store_reason;           // empty: the store was not asked

@@ -216,9 +216,10 @@ bool Service::is_welcome_origin(const HttpRequest& request) const {
 void Service::preflight(Call& call) const {
   HttpResponse response{204, call.ticket->fields(), ""};
   response.fields.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE");
-  response.fields.emplace_back("Access-Control-Allow-Headers",
-                               "authorization, content-type, x-api-key, x-request-id, x-explain, traceparent, "
-                               "anthropic-version, anthropic-beta, openai-organization, openai-project");
+  response.fields.emplace_back(
+      "Access-Control-Allow-Headers",
+      "authorization, content-type, x-api-key, x-request-id, x-explain, x-kv-class, traceparent, "
+      "anthropic-version, anthropic-beta, openai-organization, openai-project");
   response.fields.emplace_back("Access-Control-Max-Age", "600");
   call.exchange->respond(std::move(response));
   call.ticket->end(204);

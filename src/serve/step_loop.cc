@@ -213,7 +213,9 @@ void StepLoop::deliver(const std::vector<SequenceDelta>& deltas) {
                     .refused = {},
                     .cause = cause_of(live, delta),
                     .record = record ? &*record : nullptr});
-    if (delta.finished) live_.erase(at);
+    if (!delta.finished) continue;
+    save_tails(live);
+    live_.erase(at);
   }
 }
 

@@ -97,6 +97,7 @@ class StepLoop final : public TokenSource {
   };
   struct Root {
     std::string tenant_salt;
+    TtlClass ttl_class{};  // of the last request that began so
   };
   static constexpr size_t kRootsMax = 65'536;
 
@@ -107,6 +108,7 @@ class StepLoop final : public TokenSource {
   Status finish_fetches();
   Result<int64_t> adopt(const StoreFetch& fetch);
   Status save_published();
+  void save_tails(const Live& live);
   void note_root(const LoopRequest& request);
   bool cancel_fetch(SequenceId id);
   Flight& flight(int64_t i) { return flights_[static_cast<size_t>((first_flight_ + i) % Scheduler::kStepsMax)]; }

@@ -26,9 +26,12 @@ bool StepLoop::fetch_first(Arrival& arrival) {
   const std::vector<BlockKey>& keys = chain.extend(request.prompt, request.media);
   const int64_t num_usable = std::min<int64_t>(static_cast<int64_t>(keys.size()), (num_prompt - 1) / kBlockTokens);
   const int64_t num_present = cache_.probe_tokens(keys, num_prompt, exact) / kBlockTokens;
+  const TailRange tails =
+      useful_tails(engine_.replay_geometry(), request.replay, num_usable * kBlockTokens, num_prompt);
+  const int64_t num_tail_max = cache_.tails().is_on() && !tails.empty() ? tails.best / kBlockTokens : 0;
   StoreMiss reason = StoreMiss::kNone;
-  const bool started =
-      options_.store->start(index(arrival.id), request.tenant_salt, keys, num_present, num_usable, exact, reason);
+  const bool started = options_.store->start(index(arrival.id), request.tenant_salt, keys, num_present, num_usable,
+                                             num_tail_max, exact, reason);
   arrival.request.store_reason = std::string(to_string(reason));
   if (!started) return false;
   const uint64_t id = index(arrival.id);
@@ -44,6 +47,7 @@ Status StepLoop::finish_fetches() {
     Fetching waiting = std::move(at->second);
     fetching_.erase(at);
     ASSIGN_OR_RETURN(const int64_t num_blocks, adopt(fetch));
+    if (fetch.tail) cache_.tails().put(fetch.keys[static_cast<size_t>(fetch.tail->num_blocks - 1)], fetch.tail->tail);
     waiting.arrival.request.num_store_tokens = num_blocks * kBlockTokens;
     waiting.arrival.request.store_wait_ns = clock_.monotonic_ns() - waiting.begin_ns;
     waiting.arrival.request.store_reason = std::string(to_string(fetch.reason));
@@ -120,9 +124,31 @@ Status StepLoop::save_published() {
     for (size_t i = 0; i < published.ids.size(); ++i)
       TRY(engine_.read_block(published.ids[i], std::span(bytes).subspan(i * static_cast<size_t>(block_bytes),
                                                                         static_cast<size_t>(block_bytes))));
-    options_.store->save(salt, published.keys, published.blocks, std::move(bytes), published.behind_fast_replay);
+    options_.store->save(salt, published.keys, published.blocks, std::move(bytes), published.behind_fast_replay,
+                         root->second.ttl_class);
   }
   return {};
+}
+
+// At the end of an agent's turn, the last windows kept of its prompt and of all of it: the next turn goes on behind one
+// of them, behind the prompt where a client sends the answer back changed. Records are large, so nobody else's are
+// written.
+void StepLoop::save_tails(const Live& live) {
+  const SequenceRequest& request = live.request.sequence;
+  if (!options_.store || live.request.ttl_class != TtlClass::kAgent || !cache_.tails().is_on()) return;
+  BlockKeyChain chain({request.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
+  std::vector<TokenId> tokens = request.prompt;
+  tokens.insert(tokens.end(), live.output.begin(), live.output.end());
+  const std::vector<BlockKey>& keys = chain.extend(tokens, request.media);
+  const auto num_prompt_blocks = static_cast<int64_t>(request.prompt.size()) / kBlockTokens;
+  for (const Range blocks : {Range{0, num_prompt_blocks}, Range{num_prompt_blocks, static_cast<int64_t>(keys.size())}})
+    for (int64_t n = blocks.end; n > blocks.begin; --n) {
+      const BlockKey& key = keys[static_cast<size_t>(n - 1)];
+      const Tail* const tail = cache_.tails().look(key);
+      if (!tail || tail->behind_fast_replay) continue;
+      options_.store->save_tail(request.tenant_salt, key, tail->bytes);
+      break;
+    }
 }
 
 // Whose a chain is follows from its first block, which no two tenants share.
@@ -133,6 +159,7 @@ void StepLoop::note_root(const LoopRequest& request) {
   const auto first = std::span(request.sequence.prompt).first(static_cast<size_t>(kBlockTokens));
   Root& root = roots_[chain.extend(first, request.sequence.media).front()];
   root.tenant_salt = request.sequence.tenant_salt;
+  root.ttl_class = request.ttl_class;
   if (roots_.size() > kRootsMax) std::erase_if(roots_, [&](const auto& item) { return &item.second != &root; });
 }
 

@@ -5,9 +5,12 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
+#include "base/file.h"
 #include "serve/step_loop_runs.h"
 #include "store/driver_dir.h"
+#include "store/segment.h"
 
 namespace deepinfer {
 namespace {
@@ -25,7 +28,8 @@ LoopRequest exact_request(uint64_t seed, const std::string& salt = "red") {
 class StoredRun {
  public:
   explicit StoredRun(const std::filesystem::path& folder, const std::string& revision = "model",
-                     EngineOptions engine = loop_engine_options(), int64_t num_host_blocks = 0) {
+                     EngineOptions engine = loop_engine_options(), int64_t num_host_blocks = 0,
+                     int64_t tail_bytes_max = 1 << 20) {
     std::vector<std::unique_ptr<ShardDevice>> devices;
     devices.push_back(std::move(open_dir({.path = folder})).value());
     store_ = std::move(BlockStore::open({}, std::move(devices), clock_)).value();
@@ -35,6 +39,7 @@ class StoredRun {
     StepLoopOptions options = loop_test_options();
     options.store = tier_.get();
     options.num_host_blocks = num_host_blocks;
+    options.tail_bytes_max = tail_bytes_max;
     options.scheduler.model_revision = revision;
     run_ = std::make_unique<LoopRun>(options, engine);
   }
@@ -52,6 +57,18 @@ class StoredRun {
   std::unique_ptr<StoreTier> tier_;
   std::unique_ptr<LoopRun> run_;
 };
+
+std::set<TtlClass> classes_on_disk(const std::filesystem::path& folder) {
+  std::set<TtlClass> classes;
+  for (const auto& file : std::filesystem::directory_iterator(folder / "segments")) {
+    if (file.path().filename().string().starts_with("0000000000")) continue;  // a checkpoint
+    const std::string bytes = std::move(read_file(file.path().string())).value().substr(0, kPageBytes);
+    const auto head = decode_segment_head({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    EXPECT_TRUE(head.ok());
+    if (head.ok()) classes.insert(head.value().ttl_class);
+  }
+  return classes;
+}
 
 struct StepLoopStore : testing::Test {
   StepLoopStore() { std::filesystem::remove_all(folder); }
@@ -98,6 +115,37 @@ TEST_F(StepLoopStore, AnotherModelRevisionNeverHits) {
   EXPECT_EQ(output.record.store_reason, "never_stored");
 }
 
+// The windows at the end of an agent's turn outlive the service, so that its next turn runs nothing again; a chat's are
+// not written. Both say their class on disk, where it decides how long they live.
+TEST_F(StepLoopStore, AnAgentsNextTurnGoesOnBehindAStoredTailAfterARestart) {
+  for (const TtlClass ttl_class : {TtlClass::kAgent, TtlClass::kChat}) {
+    std::filesystem::remove_all(folder);
+    const bool is_agent = ttl_class == TtlClass::kAgent;
+    const auto turn = [ttl_class](const std::vector<TokenId>& before, int64_t num_more, int64_t num_output) {
+      LoopRequest request = loop_request(30 + before.size(), num_more, num_output);
+      request.sequence.replay = ReplayMode::kExact;
+      request.sequence.tenant_salt = "red";
+      request.ttl_class = ttl_class;
+      request.sequence.prompt.insert(request.sequence.prompt.begin(), before.begin(), before.end());
+      return request;
+    };
+    std::vector<TokenId> before = turn({}, 250, 14).sequence.prompt;
+    {
+      StoredRun first(folder);
+      const LoopOutput answer = first.run(turn({}, 250, 14));
+      before.insert(before.end(), answer.tokens.begin(), answer.tokens.end());
+    }
+    EXPECT_EQ(classes_on_disk(folder), is_agent ? (std::set{TtlClass::kAgent, TtlClass::kTail}) : std::set{ttl_class});
+    const std::vector<TokenId> cold = LoopRun().run(turn(before, 60, 24)).tokens;
+    StoredRun second(folder);
+    const LoopOutput output = second.run(turn(before, 60, 24));
+    EXPECT_EQ(output.tokens, cold);
+    EXPECT_EQ(output.record.num_store_tokens, 256);
+    EXPECT_EQ(output.record.num_tail_tokens, is_agent ? 256 : 0);
+    EXPECT_EQ(output.record.num_replayed_tokens > 0 || output.record.num_cached_tokens == 0, !is_agent);
+  }
+}
+
 TEST_F(StepLoopStore, DamageOnDiskCostsTimeAndNoToken) {
   std::vector<TokenId> cold;
   { cold = StoredRun(folder).run(exact_request(4)).tokens; }
@@ -126,7 +174,7 @@ TEST_F(StepLoopStore, ExactPromptsGetExactBlocksOnly) {
     return request;
   };
   {
-    StoredRun first(folder);
+    StoredRun first(folder, "model", loop_engine_options(), 0, 0);  // no tails: the second prompt's hit is replayed
     first.run(fast(200));
     first.run(fast(kPromptTokens));  // its later blocks stand behind the hit on the first
   }

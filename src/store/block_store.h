@@ -142,6 +142,7 @@ class BlockStore {
     StoreMiss reason = StoreMiss::kNone;
   };
   Record get_record(const StoreScope& scope, RecordKind kind, const BlockKey& key);
+  bool holds_record(const StoreScope& scope, RecordKind kind, const BlockKey& key) const;  // memory only
 
   // Keeps the stored prefix of this chain beyond its time, until unpinned. Returns the number of blocks pinned.
   int64_t pin(std::span<const BlockKey> keys);

@@ -83,6 +83,11 @@ BlockStore::Record BlockStore::get_record(const StoreScope& scope, RecordKind ki
   return out;
 }
 
+bool BlockStore::holds_record(const StoreScope& scope, RecordKind kind, const BlockKey& key) const {
+  const std::lock_guard lock(mutex_);
+  return !deleted_tenants_.contains(scope.tags.tenant) && index_.find(kind, key).has_value();
+}
+
 void BlockStore::flush() {
   if (!options_.background) {
     while (write_some()) {}

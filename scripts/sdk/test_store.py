@@ -1,0 +1,155 @@
+"""The KV store behind the service: a long conversation goes on after a restart, from one directory and from twelve shard
+servers of which one is killed; what may never hit does not. FAULTS=long (`make test-long`) has 20,000 tokens of
+conversation instead of 3,000."""
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from conftest import MODEL, ROOT, Service
+
+NUM_TOKENS = 20_000 if os.environ.get("FAULTS") == "long" else 3_000
+BLOCK = 128  # tokens
+
+
+def conversation(seed=1):
+    words = "river stone lamp orchard winter copper signal garden thread harbour".split()
+    chosen = random.Random(seed)
+    text = " ".join(f"{chosen.choice(words)} {chosen.randrange(1000)}" for _ in range(NUM_TOKENS // 4))
+    return [{"role": "user", "content": text}, {"role": "assistant", "content": "I have read it."},
+            {"role": "user", "content": "Which word comes first?"}]
+
+
+def ask(service, messages, user="red", fields=(), **more):
+    body = {"model": MODEL, "messages": messages, "max_tokens": 16, "temperature": 1, "seed": 7, "logprobs": True,
+            "user": user, "thinking": {"type": "disabled"}, **more}
+    if "tools" not in more:
+        body["ignore_eos"] = True
+    request = urllib.request.Request(service.url + "/v1/chat/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json", "x-explain": "1", **dict(fields)})
+    with urllib.request.urlopen(request, timeout=500) as response:
+        answer, explain = json.load(response), json.loads(response.headers["x-explain"])["choices"][0]
+    tokens = [(one["token"], one["logprob"]) for one in answer["choices"][0]["logprobs"]["content"]]
+    assert len(tokens) >= 2
+    return tokens, explain, answer["usage"]["prompt_tokens"]
+
+
+@pytest.fixture(scope="module")
+def cold():
+    service = Service("--replay", "exact")
+    tokens, explain, num_prompt = ask(service, conversation())
+    assert service.stop() == 0
+    assert explain["store_miss"] is None and explain["store_tokens"] == 0
+    assert num_prompt >= NUM_TOKENS
+    return tokens, num_prompt
+
+
+def check_hit(answer, cold):
+    tokens, explain, num_prompt = answer
+    assert (tokens, num_prompt) == cold
+    assert explain["store_tokens"] == (num_prompt - 1) // BLOCK * BLOCK  # every full block but the last token's
+    assert explain["cached_tokens"] == explain["store_tokens"]
+    assert explain["store_miss"] == "none"
+
+
+def first_life(options, cold):
+    service = Service("--replay", "exact", *options)
+    tokens, explain, num_prompt = ask(service, conversation())
+    assert (tokens, num_prompt) == cold
+    assert (explain["store_tokens"], explain["store_miss"]) == (0, "never_stored")
+    assert service.stop() == 0
+
+
+def test_a_conversation_goes_on_after_a_restart(cold, tmp_path):
+    options = ["--store", str(tmp_path / "kv")]
+    first_life(options, cold)
+    service = Service("--replay", "exact", *options)
+    check_hit(ask(service, conversation()), cold)
+    # Another tenant has neither the store's blocks nor, behind that answer, the device's.
+    tokens, explain, _ = ask(service, conversation(), user="blue")
+    assert (tokens, explain["store_tokens"], explain["cached_tokens"]) == (cold[0], 0, 0)
+    assert explain["store_miss"] == "never_stored"
+    assert service.stop() == 0
+
+
+def test_another_model_never_hits(cold, tmp_path):
+    options = ["--store", str(tmp_path / "kv")]
+    first_life(options, cold)
+    shutil.copytree(ROOT / "models/mini", tmp_path / "mini")  # the same bytes, as another checkpoint
+    with open(tmp_path / "mini/config.json", "a") as config:
+        config.write("\n")
+    service = Service("--replay", "exact", *options, "--model", str(tmp_path / "mini"))
+    _, explain, _ = ask(service, conversation())
+    assert (explain["store_tokens"], explain["store_miss"]) == (0, "never_stored")
+    assert service.stop() == 0
+
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+
+
+# Tools, or the client's own word, make an agent: the windows at the end of its turn are kept for the next one. Its tokens
+# are those of a service without a store.
+@pytest.mark.parametrize("asked, is_agent", [
+    ({"tools": [TOOL]}, True), ({}, False), ({"fields": {"x-kv-class": "agent"}}, True),
+    ({"tools": [TOOL], "fields": {"x-kv-class": "chat"}}, False)])
+def test_an_agents_next_turn_goes_on_behind_a_stored_tail(start_service, tmp_path, asked, is_agent):
+    options = ["--replay", "exact", "--store", str(tmp_path / "kv")]
+    first = conversation(2)
+    second = [*first, {"role": "assistant", "content": "All of them."}, *conversation(3)[:1]]
+    service = start_service(*options)
+    ask(service, first, **asked)
+    assert service.stop() == 0
+    service = start_service(*options)
+    tokens, explain, _ = ask(service, second, **asked)
+    assert service.stop() == 0
+    assert explain["store_tokens"] > NUM_TOKENS - BLOCK
+    # The last block's end need not have one: a step that went on far behind it no longer held its windows.
+    assert (0 < explain["tail_tokens"] <= explain["cached_tokens"]) if is_agent else explain["tail_tokens"] == 0
+    if is_agent:
+        assert explain["replayed_tokens"] == explain["cached_tokens"] - explain["tail_tokens"]
+    else:
+        assert explain["replayed_tokens"] > 0
+    assert tokens == ask(start_service("--replay", "exact"), second, **asked)[0]
+
+
+def test_an_unknown_class_is_refused(service):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(service, conversation(), fields={"x-kv-class": "forever"})
+    assert refused.value.code == 400 and "x-kv-class" in refused.value.read().decode()
+
+
+class Shard:
+    def __init__(self, path):
+        self.process = subprocess.Popen([os.environ["DEEPINFER"], "store", "serve", "--path", str(path), "--port", "0"],
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.address = self.process.stdout.readline().split()[1]
+
+    def end(self, sent=signal.SIGTERM):
+        self.process.send_signal(sent)
+        self.process.wait(timeout=60)
+        self.process.stdout.close()
+
+
+def test_twelve_shard_servers_serve_it_and_one_may_be_killed(cold, tmp_path):
+    shards = [Shard(tmp_path / f"d{i}") for i in range(12)]
+    try:
+        options = ["--store-shards", ",".join(shard.address for shard in shards),
+                   "--store-tenants", str(tmp_path / "tenants.json")]
+        first_life(options, cold)
+        service = Service("--replay", "exact", *options)
+        shards[4].end(signal.SIGKILL)
+        check_hit(ask(service, conversation()), cold)
+        assert service.stop() == 0
+        service = Service("--replay", "exact", *options)  # it opens without that one, too
+        check_hit(ask(service, conversation()), cold)
+        assert service.stop() == 0
+    finally:
+        for shard in shards:
+            if shard.process.poll() is None:
+                shard.end()
