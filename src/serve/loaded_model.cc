@@ -4,8 +4,8 @@
 #include "base/sha256.h"
 #include "engine/engine.h"
 #include "model/memory_plan.h"
+#include "serve/checkpoint_revision.h"
 #include "serve/embedded_model.h"
-#include "serve/service_store.h"
 #include "serve/token_map_of.h"
 
 namespace deepinfer {

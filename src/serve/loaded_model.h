@@ -15,7 +15,7 @@ namespace deepinfer {
 class Engine;
 
 struct LoadedModel {
-  std::string revision;  // of the checkpoint (service_store.h), or the embedded model's name
+  std::string revision;  // of the checkpoint (checkpoint_revision.h), or the embedded model's name
   std::shared_ptr<const ModelWeights> weights;
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenMap token_map;

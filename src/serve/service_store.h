@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The KV store of a service: `serve --store DIR`. Opens the devices, keeps each owner's secret salt beside them, and
-// names the model and the layout so that blocks of another checkpoint, program or kind of processor never hit. Thread:
-// any.
+// The KV store of a service: `serve --store DIR`. Opens the devices and keeps each owner's secret salt beside them.
+// Thread: any.
 #pragma once
 
 #include <memory>
@@ -36,10 +35,6 @@ class ServiceStore {
   StoreTenants tenants_;
   std::unique_ptr<BlockStore> store_;  // its devices use the loop
 };
-
-// Names a checkpoint folder by its small files' bytes and its large files' sizes and times; empty for the embedded
-// model, which the program's version names.
-std::string checkpoint_revision(const std::string& folder);
 
 // The store's figures as Prometheus text.
 std::string store_metrics(const BlockStore& store);
