@@ -109,9 +109,10 @@ def test_an_agents_next_turn_goes_on_behind_a_stored_tail(start_service, tmp_pat
     tokens, explain, _ = ask(service, second, **asked)
     assert service.stop() == 0
     assert explain["store_tokens"] > NUM_TOKENS - BLOCK
-    # The last block's end need not have one: a step that went on far behind it no longer held its windows.
-    assert (0 < explain["tail_tokens"] <= explain["cached_tokens"]) if is_agent else explain["tail_tokens"] == 0
-    if is_agent:
+    # Where chunks end follows the machine's speed, and a chunk that ends far behind a block's end no longer holds its
+    # windows: an agent's turn may leave none (StepLoopStore's test says where it must).
+    assert explain["tail_tokens"] <= (explain["cached_tokens"] if is_agent else 0)
+    if explain["tail_tokens"]:
         assert explain["replayed_tokens"] == explain["cached_tokens"] - explain["tail_tokens"]
     else:
         assert explain["replayed_tokens"] > 0
