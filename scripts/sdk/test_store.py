@@ -6,13 +6,15 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
-from conftest import MODEL, ROOT, Service
+from conftest import MODEL, ROOT, Service, wait_for
 
 NUM_TOKENS = 20_000 if os.environ.get("FAULTS") == "long" else 3_000
 BLOCK = 128  # tokens
@@ -126,9 +128,10 @@ def test_an_unknown_class_is_refused(service):
 
 
 class Shard:
-    def __init__(self, path):
-        self.process = subprocess.Popen([os.environ["DEEPINFER"], "store", "serve", "--path", str(path), "--port", "0"],
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    def __init__(self, path, *options):
+        self.process = subprocess.Popen(
+            [os.environ["DEEPINFER"], "store", "serve", "--path", str(path), "--port", "0", *options],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.address = self.process.stdout.readline().split()[1]
 
     def end(self, sent=signal.SIGTERM):
@@ -149,6 +152,57 @@ def test_twelve_shard_servers_serve_it_and_one_may_be_killed(cold, tmp_path):
         assert service.stop() == 0
         service = Service("--replay", "exact", *options)  # it opens without that one, too
         check_hit(ask(service, conversation()), cold)
+        assert service.stop() == 0
+    finally:
+        for shard in shards:
+            if shard.process.poll() is None:
+                shard.end()
+
+
+@pytest.fixture
+def etcd(tmp_path):
+    if not shutil.which("etcd"):
+        pytest.skip("etcd is not installed (package etcd-server)")
+    ports = []
+    for _ in range(2):
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            ports.append(one.getsockname()[1])
+    client, peer = (f"http://127.0.0.1:{port}" for port in ports)
+    process = subprocess.Popen(
+        ["etcd", "--data-dir", str(tmp_path / "etcd"), "--listen-client-urls", client, "--advertise-client-urls", client,
+         "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def is_up():
+        try:
+            return json.load(urllib.request.urlopen(client + "/health", timeout=2))["health"] == "true"
+        except OSError:
+            return False
+
+    wait_for(is_up, 60)
+    yield client.removeprefix("http://")
+    process.kill()
+    process.wait()
+
+
+# Shard servers register themselves in etcd; the service finds them there, notices the end of a killed one's lease and
+# takes it back from another port.
+def test_shard_servers_are_found_in_etcd(cold, tmp_path, etcd):
+    shards = [Shard(tmp_path / f"d{i}", "--etcd", etcd + "/kv", "--name", f"d{i:02}") for i in range(12)]
+    options = ["--store-etcd", etcd + "/kv", "--store-tenants", str(tmp_path / "tenants.json")]
+    try:
+        first_life(options, cold)
+        service = Service("--replay", "exact", *options)
+        log = Path(service.log.name)
+        shards[4].end(signal.SIGKILL)
+        wait_for(lambda: 'shard server is away  shard="d04"' in log.read_text(), 60)
+        check_hit(ask(service, conversation()), cold)
+        shards[4] = Shard(tmp_path / "d4", "--etcd", etcd + "/kv", "--name", "d04")
+        wait_for(lambda: 'shard server is there  shard="d04"' in log.read_text(), 60)
+        stranger = subprocess.run([os.environ["DEEPINFER"], "store", "stat", "--etcd", etcd + "/kv"],
+                                  capture_output=True, text=True)
+        assert stranger.returncode != 0 and "held by process" in stranger.stderr
         assert service.stop() == 0
     finally:
         for shard in shards:

@@ -19,6 +19,12 @@ class LocalLeases final : public LeaseTable {
     held_[name] = {id, value, ttl_ns, clock_.monotonic_ns() + ttl_ns};
     return id;
   }
+  Status keep(const std::string& name, const std::string& value) override {
+    const std::lock_guard lock(mutex_);
+    expire();
+    held_.try_emplace(name, Held{.value = value, .end_ns = INT64_MAX});
+    return {};
+  }
   Status renew(LeaseId lease) override {
     const std::lock_guard lock(mutex_);
     expire();
@@ -62,19 +68,22 @@ class LocalLeases final : public LeaseTable {
 
 std::unique_ptr<LeaseTable> make_local_leases(const Clock& clock) { return std::make_unique<LocalLeases>(clock); }
 
-Result<std::unique_ptr<HeldLease>> HeldLease::acquire(LeaseTable& table, const std::string& name,
-                                                      const std::string& value, int64_t ttl_ns, const Clock& clock) {
-  const int64_t asked_ns = clock.monotonic_ns();
-  ASSIGN_OR_RETURN(const LeaseId lease, table.acquire(name, value, ttl_ns));
-  return std::unique_ptr<HeldLease>(new HeldLease(table, lease, ttl_ns, asked_ns, clock));
+Result<std::unique_ptr<HeldLease>> HeldLease::acquire(LeaseTable& table, const LeaseWish& wish, const Clock& clock,
+                                                      int64_t patience_ns) {
+  const int64_t end_ns = clock.monotonic_ns() + patience_ns;
+  for (;;) {
+    const int64_t asked_ns = clock.monotonic_ns();
+    const auto lease = table.acquire(wish.name, wish.value, wish.ttl_ns);
+    if (lease.ok()) return std::unique_ptr<HeldLease>(new HeldLease(table, lease.value(), wish, asked_ns, clock));
+    if (clock.monotonic_ns() >= end_ns) return lease.status();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
 }
 
 // Grants and renewals count from the moment they were asked for, so the table never gives up a lease that we still
 // trust.
-HeldLease::HeldLease(LeaseTable& table, LeaseId lease, int64_t ttl_ns, int64_t asked_ns, const Clock& clock)
-    : table_(table), lease_(lease), ttl_ns_(ttl_ns), clock_(clock), renewed_ns_(asked_ns), thread_([this] {
-        keep();
-      }) {}
+HeldLease::HeldLease(LeaseTable& table, LeaseId lease, const LeaseWish& wish, int64_t asked_ns, const Clock& clock)
+    : table_(table), lease_(lease), wish_(wish), clock_(clock), renewed_ns_(asked_ns), thread_([this] { keep(); }) {}
 
 HeldLease::~HeldLease() {
   {
@@ -88,18 +97,26 @@ HeldLease::~HeldLease() {
 
 bool HeldLease::is_valid() const {
   const std::lock_guard lock(mutex_);
-  return clock_.monotonic_ns() - renewed_ns_ < ttl_ns_ / 2;
+  return clock_.monotonic_ns() - renewed_ns_ < wish_.ttl_ns / 2;
+}
+
+bool HeldLease::renew() {
+  const Status renewed = table_.renew(lease_);
+  if (renewed.code() != StatusCode::kNotFound) return renewed.ok();
+  const auto again = table_.acquire(wish_.name, wish_.value, wish_.ttl_ns);
+  if (again.ok()) lease_ = again.value();
+  return again.ok();
 }
 
 void HeldLease::keep() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, std::chrono::nanoseconds(ttl_ns_ / 6), [this] { return stopping_; });
+      wake_.wait_for(lock, std::chrono::nanoseconds(wish_.ttl_ns / 6), [this] { return stopping_; });
       if (stopping_) return;
     }
     const int64_t asked_ns = clock_.monotonic_ns();
-    if (!table_.renew(lease_).ok()) continue;
+    if (!renew()) continue;
     const std::lock_guard lock(mutex_);
     renewed_ns_ = asked_ns;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "base/json.h"
 #include "net/http_client.h"
@@ -58,6 +59,22 @@ Result<int64_t> number_of(const Json* field) {
   return value;
 }
 
+// Of the answer to a range.
+Result<std::vector<LeaseHolder>> holders_of(const Json& answer) {
+  std::vector<LeaseHolder> found;
+  const Json* const items = answer.find("kvs");
+  if (!items || !items->is_array()) return found;
+  for (const Json& item : items->as_array()) {
+    const Json *const key = item.find("key"), *const value = item.find("value");
+    if (!key || !key->is_string()) return corruption("etcd: a range without keys");
+    LeaseHolder holder;
+    ASSIGN_OR_RETURN(holder.name, from_base64(key->as_string()));
+    if (value && value->is_string()) { ASSIGN_OR_RETURN(holder.value, from_base64(value->as_string())); }
+    found.push_back(std::move(holder));
+  }
+  return found;
+}
+
 class EtcdLeases final : public LeaseTable {
  public:
   explicit EtcdLeases(const ShardOptions& address) : host_(address.host), port_(address.port) {}
@@ -66,20 +83,17 @@ class EtcdLeases final : public LeaseTable {
     const int64_t seconds = std::max<int64_t>(1, (ttl_ns + 999'999'999) / 1'000'000'000);
     ASSIGN_OR_RETURN(const Json granted, post("/v3/lease/grant", Json::Object{{"TTL", std::to_string(seconds)}}));
     ASSIGN_OR_RETURN(const int64_t id, number_of(granted.find("ID")));
-    // Only when the key does not exist; it goes with the lease.
-    const std::string key = base64(name);
-    const Json put = Json::Object{
-        {"requestPut", Json::Object{{"key", key}, {"value", base64(value)}, {"lease", std::to_string(id)}}}};
-    const Json absent = Json::Object{{"target", "CREATE"}, {"key", key}, {"createRevision", "0"}};
-    const Json look = Json::Object{{"requestRange", Json::Object{{"key", key}}}};
-    auto done = post(
-        "/v3/kv/txn",
-        Json::Object{{"compare", Json::Array{absent}}, {"success", Json::Array{put}}, {"failure", Json::Array{look}}});
-    const Json* const succeeded = done.ok() ? done.value().find("succeeded") : nullptr;
-    if (succeeded && succeeded->is_bool() && succeeded->as_bool()) return LeaseId{id};
+    const auto put = put_absent(name, Json::Object{{"key", base64(name)},
+                                                   {"value", base64(value)},
+                                                   {"lease", std::to_string(id)}});  // it goes with the lease
+    if (put.ok() && !put.value()) return LeaseId{id};
     (void)release(LeaseId{id}).ok();
-    if (!done.ok()) return done.status();
-    return unavailable(name + ": held by somebody else");
+    if (!put.ok()) return put.status();
+    return unavailable(fmt::format("{}: held by {}", name, *put.value()));
+  }
+
+  Status keep(const std::string& name, const std::string& value) override {
+    return put_absent(name, Json::Object{{"key", base64(name)}, {"value", base64(value)}}).status();
   }
 
   Status renew(LeaseId lease) override {
@@ -99,21 +113,30 @@ class EtcdLeases final : public LeaseTable {
                                                                           {"rangeEnd", base64(end_of(prefix))},
                                                                           {"sortOrder", "ASCEND"},
                                                                           {"sortTarget", "KEY"}}));
-    std::vector<LeaseHolder> found;
-    const Json* const items = answer.find("kvs");
-    if (!items || !items->is_array()) return found;
-    for (const Json& item : items->as_array()) {
-      const Json *const key = item.find("key"), *const value = item.find("value");
-      if (!key || !key->is_string()) return corruption("etcd: a range without keys");
-      LeaseHolder holder;
-      ASSIGN_OR_RETURN(holder.name, from_base64(key->as_string()));
-      if (value && value->is_string()) { ASSIGN_OR_RETURN(holder.value, from_base64(value->as_string())); }
-      found.push_back(std::move(holder));
-    }
-    return found;
+    return holders_of(answer);
   }
 
  private:
+  // Only when the key does not exist. Otherwise the value that it has.
+  Result<std::optional<std::string>> put_absent(const std::string& name, const Json::Object& put) const {
+    const std::string key = base64(name);
+    const Json absent = Json::Object{{"target", "CREATE"}, {"key", key}, {"createRevision", "0"}};
+    const Json look = Json::Object{{"requestRange", Json::Object{{"key", key}}}};
+    const Json write = Json::Object{{"requestPut", put}};
+    ASSIGN_OR_RETURN(const Json done, post("/v3/kv/txn", Json::Object{{"compare", Json::Array{absent}},
+                                                                      {"success", Json::Array{write}},
+                                                                      {"failure", Json::Array{look}}}));
+    const Json* const succeeded = done.find("succeeded");
+    if (succeeded && succeeded->is_bool() && succeeded->as_bool()) return std::optional<std::string>();
+    const Json* const answers = done.find("responses");
+    if (!answers || !answers->is_array() || answers->as_array().empty())
+      return corruption("etcd: a transaction without its answer");
+    const Json* const range = answers->as_array().front().find("response_range");
+    if (!range) return corruption("etcd: a transaction without its answer");
+    ASSIGN_OR_RETURN(const std::vector<LeaseHolder> found, holders_of(*range));
+    return std::optional(found.empty() ? "somebody else" : found.front().value);
+  }
+
   Result<Json> post(const std::string& path, const Json& body) const {
     auto client = HttpClient::connect(host_, port_, kTimeoutMs);
     if (!client.ok()) return unavailable(fmt::format("etcd {}:{}: {}", host_, port_, client.status().message()));

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 
 #include "store/ttl.h"
@@ -30,7 +31,21 @@ void check_table(LeaseTable& table, const std::string& prefix) {
   EXPECT_TRUE(table.release(a.value()).ok());
   EXPECT_FALSE(table.renew(a.value()).ok());
   EXPECT_TRUE(table.acquire(prefix + "a", "three", 2 * kSecondNs).ok());
+  ASSERT_TRUE(table.keep(prefix + "kept", "first").ok());
+  ASSERT_TRUE(table.keep(prefix + "kept", "second").ok());
+  ASSERT_EQ(table.holders(prefix + "kept").value().size(), 1u);
+  EXPECT_EQ(table.holders(prefix + "kept").value()[0].value, "first");
+  EXPECT_NE(table.acquire(prefix + "kept", "four", 2 * kSecondNs).status().message().find("held by first"),
+            std::string::npos);
 }
+
+// A manual clock that the lease's thread reads, too.
+struct SharedClock final : Clock {
+  int64_t monotonic_ns() const override { return now_ns; }
+  int64_t unix_ns() const override { return now_ns; }
+  void advance_ns(int64_t ns) { now_ns += ns; }
+  std::atomic<int64_t> now_ns{0};
+};
 
 struct Etcd {
   std::string folder = std::filesystem::temp_directory_path() / ("deepinfer_etcd_" + std::to_string(::getpid()));
@@ -96,15 +111,42 @@ TEST(Leases, AHolderThatCannotRenewFencesItselfAtHalfTime) {
     Status renew(LeaseId) override { return unavailable("no answer"); }
     Status release(LeaseId) override { return {}; }
     Result<std::vector<LeaseHolder>> holders(const std::string&) override { return std::vector<LeaseHolder>(); }
+    Status keep(const std::string&, const std::string&) override { return {}; }
   } table;
-  ManualClock clock;
-  const auto held = HeldLease::acquire(table, "writer", "one", 60 * kSecondNs, clock);
+  SharedClock clock;
+  const auto held = HeldLease::acquire(table, {"writer", "one", 60 * kSecondNs}, clock);
   ASSERT_TRUE(held.ok());
   EXPECT_TRUE(held.value()->is_valid());
   clock.advance_ns(30 * kSecondNs - 1);
   EXPECT_TRUE(held.value()->is_valid());
   clock.advance_ns(1);
   EXPECT_FALSE(held.value()->is_valid());
+}
+
+TEST(Leases, OneThatRanOutIsAcquiredAnewUnlessSomebodyElseHasIt) {
+  SharedClock clock;
+  const auto table = make_local_leases(clock);
+  constexpr int64_t kTtl = 60'000'000;  // so that the thread, whose waiting is real, tries again every 10 ms
+  const auto held = HeldLease::acquire(*table, {"writer", "one", kTtl}, clock);
+  ASSERT_TRUE(held.ok());
+  const auto wait_until = [&](bool valid) {
+    for (int i = 0; i < 3000 && held.value()->is_valid() != valid; ++i) ::usleep(10'000);
+    return held.value()->is_valid() == valid;
+  };
+  clock.advance_ns(kTtl);
+  EXPECT_TRUE(wait_until(true));
+  // It may be taken in the moment in which it has run out and its holder has not tried yet.
+  Result<LeaseId> other = unavailable("");
+  for (int i = 0; i < 1000 && !other.ok(); ++i) {
+    clock.advance_ns(kTtl);
+    other = table->acquire("writer", "two", INT64_MAX / 4);
+  }
+  ASSERT_TRUE(other.ok());
+  clock.advance_ns(kTtl);
+  EXPECT_TRUE(wait_until(false));
+  EXPECT_EQ(table->holders("writer").value()[0].value, "two");
+  ASSERT_TRUE(table->release(other.value()).ok());
+  EXPECT_TRUE(wait_until(true));
 }
 
 TEST(Leases, EtcdDoesTheSame) {
@@ -121,7 +163,7 @@ TEST(Leases, EtcdDoesTheSame) {
   check_table(*table.value(), "deepinfer/store/shards/");
   const SystemClock clock;
   {
-    const auto held = HeldLease::acquire(*table.value(), "deepinfer/store/writer", "me", 2 * kSecondNs, clock);
+    const auto held = HeldLease::acquire(*table.value(), {"deepinfer/store/writer", "me", 2 * kSecondNs}, clock);
     ASSERT_TRUE(held.ok()) << held.status().message();
     EXPECT_EQ(table.value()->holders("deepinfer/store/writer").value().size(), 1u);
   }

@@ -34,7 +34,7 @@ PageBuffer take_pages(const FrameBody& body) {
 
 Result<std::unique_ptr<ShardServer>> ShardServer::start(const ShardServerOptions& options,
                                                         std::unique_ptr<ShardDevice> device) {
-  std::unique_ptr<ShardServer> server(new ShardServer(std::move(device)));
+  std::unique_ptr<ShardServer> server(new ShardServer(std::move(device), options.may_write));
   ASSIGN_OR_RETURN(server->server_,
                    FrameServer::start({.host = options.host,
                                        .port = options.port,
@@ -76,7 +76,10 @@ void ShardServer::handle(FrameRequest request, FrameReplyFunction reply) {
   if (!decoded.ok()) return finish(reply, {.status = decoded.status()}, false);
   const ShardRequest& asked = decoded.value();
   const auto size = static_cast<int64_t>(request.body.size);
-  switch (static_cast<ShardRequestType>(request.type)) {
+  const auto type = static_cast<ShardRequestType>(request.type);
+  if ((type == ShardRequestType::kWrite || type == ShardRequestType::kDrop) && may_write_ && !may_write_())
+    return finish(reply, {.status = unavailable("this server's lease has run out")}, false);
+  switch (type) {
     case ShardRequestType::kRead:
       ++num_reads_;
       if (size > 0 || asked.num_bytes == 0)

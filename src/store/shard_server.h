@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 
 #include "net/frame_server.h"
@@ -16,6 +17,7 @@ struct ShardServerOptions {
   int port = 0;
   int num_threads = 1;
   FrameSecurity security;
+  std::function<bool()> may_write;  // asked before each write and drop; empty = always
 };
 
 struct ShardServerCounts {
@@ -32,10 +34,12 @@ class ShardServer {
   ShardServerCounts counts() const;
 
  private:
-  explicit ShardServer(std::unique_ptr<ShardDevice> device) : device_(std::move(device)) {}
+  ShardServer(std::unique_ptr<ShardDevice> device, std::function<bool()> may_write)
+      : may_write_(std::move(may_write)), device_(std::move(device)) {}
   void handle(FrameRequest request, FrameReplyFunction reply);
   void finish(const FrameReplyFunction& reply, DeviceReply done, bool with_bytes);
 
+  const std::function<bool()> may_write_;
   std::atomic<int64_t> num_reads_{0}, num_writes_{0}, num_failures_{0}, depth_{0};
   std::unique_ptr<ShardDevice> device_;
   std::unique_ptr<FrameServer> server_;

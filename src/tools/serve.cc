@@ -126,13 +126,10 @@ Result<ServiceOptions> service_options(const ServeArguments& arguments) {
 // Null without --store.
 Result<std::unique_ptr<ServiceStore>> open_store(const ServeArguments& arguments, const Clock& clock) {
   ServiceStoreOptions options = arguments.store;
-  const StoreTarget& target = options.target;
-  if (target.paths.empty() && target.shards.empty() && target.rados.empty()) return std::unique_ptr<ServiceStore>();
+  if (!is_named(options.target)) return std::unique_ptr<ServiceStore>();
   options.capacity_bytes = arguments.store_gb * 1'000'000'000;
-  if (!arguments.store_secret.empty()) {
-    ASSIGN_OR_RETURN(options.target.security.secret, read_file(arguments.store_secret, 4096));
-    while (options.target.security.secret.ends_with('\n')) options.target.security.secret.pop_back();
-  }
+  ASSIGN_OR_RETURN(options.target.security.secret, read_shard_secret(arguments.store_secret));
+  TRY(check_shard_tls(options.target.security));
   return ServiceStore::open(options, clock);
 }
 
@@ -286,6 +283,11 @@ void declare(OptionSet& options, ServeArguments& a) {
               "DIR where prefixes are kept over restarts, or twelve and more with commas (coded 10 + 2)");
   options.add("--store-shards", a.store.target.shards, "the same on shard servers: HOST:PORT,... (see store serve)");
   options.add("--store-rados", a.store.target.rados, "the same on a Ceph cluster: CONF:POOLPREFIX");
+  options.add("--store-etcd", a.store.target.etcd,
+              "the same on the shard servers that registered themselves at etcd: HOST:PORT[/STORE]");
+  options.add("--store-tls-cert", a.store.target.security.tls_certificate, "PEM file: certificate for shard servers");
+  options.add("--store-tls-key", a.store.target.security.tls_key, "PEM file: its key");
+  options.add("--store-tls-ca", a.store.target.security.tls_authority, "PEM file: who signs the shard servers'");
   options.add("--store-secret", a.store_secret, "file with the secret that shard servers and this service share");
   options.add("--store-tenants", a.store.tenants_file,
               "file with the secret salts of the keys' owners (default: tenants.json in the first --store)");

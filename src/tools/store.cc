@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -14,6 +15,7 @@
 #include "store/cipher.h"
 #include "store/conformance.h"
 #include "store/driver_dir.h"
+#include "store/members.h"
 #include "store/shard_server.h"
 #include "store/store_report.h"
 #include "store/store_target.h"
@@ -30,7 +32,7 @@ namespace {
 struct StoreArguments {
   std::string action;
   StoreTarget target;
-  std::string secret_file, key_file, tenants_file, host = "127.0.0.1";
+  std::string secret_file, key_file, tenants_file, host = "127.0.0.1", advertised, name;
   std::string tenant = "default", revision = "none", ttl_class = "chat", ids, payload, output = "-";
   int64_t seconds = 5, port = 7420, format = 1, block_bytes = 0, capacity_gb = 0, num_threads = 1, first_block = 0;
   bool json = false, exact = false, no_direct = false, no_uring = false;
@@ -42,14 +44,8 @@ Status print_json(const Json& json) { return write_file_atomically("-", to_json(
 
 Result<FrameSecurity> security_of(const StoreArguments& a) {
   FrameSecurity security = a.target.security;
-  if (!a.secret_file.empty()) {
-    ASSIGN_OR_RETURN(security.secret, read_file(a.secret_file, 4096));
-    while (!security.secret.empty() && security.secret.back() == '\n') security.secret.pop_back();
-    if (security.secret.empty()) return invalid_argument(a.secret_file + ": the secret is empty");
-  }
-  const int num_files = !security.tls_certificate.empty() + !security.tls_key.empty() + !security.tls_authority.empty();
-  if (num_files != 0 && num_files != 3)
-    return invalid_argument("--tls-cert, --tls-key and --tls-ca go together: both sides show a certificate");
+  ASSIGN_OR_RETURN(security.secret, read_shard_secret(a.secret_file));
+  TRY(check_shard_tls(security));
   return security;
 }
 
@@ -263,7 +259,7 @@ Status check(const StoreArguments& a) {
   FrameLoop loop;
   StoreTarget target = a.target;
   ASSIGN_OR_RETURN(target.security, security_of(a));
-  const OpenDevices open = [&] { return open_devices(target, loop); };
+  const OpenDevices open = [&] { return open_devices(target, loop, clock); };
   {
     ASSIGN_OR_RETURN(const auto devices, open());
     for (const auto& device : devices) {
@@ -278,22 +274,60 @@ Status check(const StoreArguments& a) {
   return {};
 }
 
-Status serve(const StoreArguments& a, StopSignals& signals) {
+// What a shard server says of itself in etcd, as long as it may.
+class Registration {
+ public:
+  // Nothing to say without --etcd. Errors: as register_shard().
+  Status begin(const StoreArguments& a, int port) {
+    if (a.target.etcd.empty()) return {};
+    ASSIGN_OR_RETURN(const MemberPlace place, parse_member_place(a.target.etcd));
+    ASSIGN_OR_RETURN(table_, make_etcd_leases(place.address));
+    const std::string address = fmt::format("{}:{}", a.advertised.empty() ? a.host : a.advertised, port);
+    const std::string name = a.name.empty() ? address : a.name;
+    ASSIGN_OR_RETURN(lease_, register_shard(*table_, place.store, name, address, clock_));
+    fmt::print(stderr, "registered as {} of store {} at etcd {}\n", name, place.store, place.address);
+    valid_ = lease_.get();
+    return {};
+  }
+  ~Registration() { valid_ = nullptr; }
+  bool may_write() const {
+    const HeldLease* const lease = valid_;
+    return lease && lease->is_valid();
+  }
+
+ private:
+  const SystemClock clock_;
+  std::unique_ptr<LeaseTable> table_;
+  std::unique_ptr<HeldLease> lease_;
+  std::atomic<const HeldLease*> valid_{nullptr};
+};
+
+Status check_serve(const StoreArguments& a, const FrameSecurity& security) {
   if (a.target.paths.empty() || split_list(a.target.paths).size() != 1)
     return invalid_argument("store serve: expected --path with one directory; run one server a directory");
+  const bool is_local = a.host == "127.0.0.1" || a.host == "localhost" || a.host == "::1";
+  if (!is_local && security.secret.empty() && !security.has_tls())
+    return invalid_argument(
+        "beyond this machine a shard server needs --secret FILE or --tls-cert, --tls-key, --tls-ca");
+  if (!a.target.etcd.empty() && a.advertised.empty() && (a.host == "0.0.0.0" || a.host == "::"))
+    return invalid_argument("--etcd with --host " + a.host + ": --advertise ADDRESS says where clients find this one");
+  return {};
+}
+
+Status serve(const StoreArguments& a, StopSignals& signals) {
   ShardServerOptions options{.host = a.host, .port = static_cast<int>(a.port)};
   options.num_threads = static_cast<int>(a.num_threads);
   ASSIGN_OR_RETURN(options.security, security_of(a));
-  const bool is_local = a.host == "127.0.0.1" || a.host == "localhost" || a.host == "::1";
-  if (!is_local && options.security.secret.empty() && !options.security.has_tls())
-    return invalid_argument(
-        "beyond this machine a shard server needs --secret FILE or --tls-cert, --tls-key, --tls-ca");
+  TRY(check_serve(a, options.security));
   ASSIGN_OR_RETURN(auto device, open_dir({.path = a.target.paths,
                                           .direct = a.target.direct,
                                           .io_uring = a.target.io_uring,
                                           .durable = a.target.durable}));
   const DirTraits traits = dir_traits(*device);
+  auto registration = std::make_shared<Registration>();
+  if (!a.target.etcd.empty()) options.may_write = [registration] { return registration->may_write(); };
   ASSIGN_OR_RETURN(const auto server, ShardServer::start(options, std::move(device)));
+  TRY(registration->begin(a, server->port()));
   fmt::print(stderr, "serving {} ({}, {})\n", a.target.paths, traits.io_uring ? "io_uring" : "threads",
              traits.direct ? "O_DIRECT" : "page cache");
   fmt::print("ready {}:{}\n", a.host, server->port());
@@ -327,6 +361,8 @@ void declare(OptionSet& options, StoreArguments& a) {
               "DIR or twelve and more, with commas: one is kept plain, twelve are coded 10 + 2");
   options.add("--shards", a.target.shards, "HOST:PORT of twelve and more shard servers, with commas");
   options.add("--rados", a.target.rados, "CONF:POOLPREFIX of a Ceph cluster with pools POOLPREFIX0, POOLPREFIX1, ...");
+  options.add("--etcd", a.target.etcd,
+              "HOST:PORT[/STORE] of an etcd server: serve registers itself there, others find the servers there");
   options.add("--secret", a.secret_file, "file with the secret that servers and clients share");
   options.add("--tls-cert", a.target.security.tls_certificate, "PEM file: own certificate");
   options.add("--tls-key", a.target.security.tls_key, "PEM file: its key");
@@ -351,6 +387,8 @@ void declare(OptionSet& options, StoreArguments& a) {
   options.add("--seconds", a.seconds, {1, 86'400}, "bench: how long to read, in seconds (default 5)");
   options.add("--host", a.host, "serve: IP address to listen on (default 127.0.0.1)");
   options.add("--port", a.port, {0, 65535}, "serve: TCP port; 0 = any free one (default 7420)");
+  options.add("--name", a.name, "serve: the shard's name in --etcd, which outlives its address (default HOST:PORT)");
+  options.add("--advertise", a.advertised, "serve: IP address that --etcd tells others (default --host)");
   options.add("--threads", a.num_threads, {1, 64}, "serve: event threads (default 1)");
   options.flag("--durable", a.target.durable, "a write counts once the disk has it, not the kernel");
   options.flag("--no-direct", a.no_direct, "use the page cache");
