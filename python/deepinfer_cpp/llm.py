@@ -53,6 +53,7 @@ class LLM:
         replay: str = "fast",
         deterministic: bool = False,
         seed: int = 0,
+        expert_memory: str = "all",
         expert_parallel_size: int = 1,
         data_parallel_size: int = 1,
         context_parallel_size: int = 1,
@@ -63,6 +64,8 @@ class LLM:
         `max_model_len` tokens of a prompt with its answer, `max_num_seqs` sequences at once, `kv_tokens` kept in memory
         and `host_kv_tokens` beyond that, `replay` "fast", "exact" or "off" behind a prefix hit; `deterministic` is exact
         replay: every answer then depends on its request alone. `seed` is for requests that bring none.
+        `expert_memory`: "all", or GB ("24") or "free" to keep only that much of the routed experts in memory and to read
+        the others from the files when a token needs them.
 
         The parallel sizes are accepted as 1; `gpu_memory_utilization` means nothing without a GPU."""
         for name, size in (
@@ -82,6 +85,7 @@ class LLM:
             "drafts": speculative,
             "replay": "exact" if deterministic else replay,
             "seed": seed,
+            "expert_memory": expert_memory,
         }
         if max_model_len is not None:
             settings["context"] = max_model_len

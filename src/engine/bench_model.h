@@ -12,6 +12,7 @@
 #include "base/philox.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "model/memory_plan.h"
 #include "model/weight_table.h"
 
 namespace deepinfer {
@@ -40,11 +41,13 @@ class BenchBatch {
   Status prefill(int64_t context, int64_t chunk);  // logits of each last row
   // `num_rows` rows of every sequence: its next token, and drafts to verify, none of which stands.
   Status decode(bool drafts, int64_t num_rows = 1);
+  const StepOutput& last_step() const { return last_step_; }
 
  private:
   Status run(const Batch& batch);
   Engine& engine_;
   std::vector<BlockTable> blocks_;
+  StepOutput last_step_;
   int64_t position_ = 0;
   uint64_t step_ = 0;
 };
@@ -87,6 +90,10 @@ inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t 
   const auto numerics = options.extra.find("numerics");
   engine.target.is_exact = numerics == options.extra.end() || numerics->second != "fast";
   engine.rows_max = rows_max;
+  if (const auto experts = options.extra.find("expert_memory"); experts != options.extra.end()) {
+    ASSIGN_OR_RETURN(const ExpertMemory wanted, parse_expert_memory(experts->second));
+    ASSIGN_OR_RETURN(engine.expert_bytes_max, check_model_fits(model.weights->config(), {.experts = wanted}));
+  }
   engine.profile = profile;
   engine.lanes_max = lanes_max;
   engine.logits_rows_max = std::max<int64_t>(lanes_max, 64);
@@ -137,7 +144,7 @@ inline BenchBatch::BenchBatch(Engine& engine, int64_t num_sequences, int64_t blo
 inline Status BenchBatch::run(const Batch& batch) {
   TRY(engine_.launch(batch));
   TRY(engine_.sample(nullptr));
-  return engine_.collect().status();
+  return engine_.collect(last_step_);
 }
 
 inline Status BenchBatch::prefill(int64_t context, int64_t chunk) {

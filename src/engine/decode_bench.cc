@@ -109,12 +109,14 @@ Status bench_decode(const BenchOptions& options, BenchReport& report) {
       const double seconds = median_seconds(5, [&] { status = batch.decode(drafts); });
       TRY(std::move(status));
       const double gigabytes = step_weight_bytes(*model.weights, sequences, drafts) * 1e-9;
+      const int64_t read = batch.last_step().expert_bytes_read;
       report.add({.name = fmt::format("{} sequences at 256 tokens{}", sequences, drafts ? ", drafting" : ""),
                   .value = static_cast<double>(sequences) / seconds,
                   .unit = "rows/s",
                   .note = fmt::format(
-                      "step {:.2f} ms, {:.3g} GB of weights, {:.3g} GB/s = {:.0f} % of triad {:.3g} GB/s",
-                      seconds * 1e3, gigabytes, gigabytes / seconds, 100 * gigabytes / seconds / triad, triad)});
+                      "step {:.2f} ms, {:.3g} GB of weights, {:.3g} GB/s = {:.0f} % of triad {:.3g} GB/s{}",
+                      seconds * 1e3, gigabytes, gigabytes / seconds, 100 * gigabytes / seconds / triad, triad,
+                      read > 0 ? fmt::format(", {} of experts read a row", bytes_to_string(read / sequences)) : "")});
     }
   }
   return {};

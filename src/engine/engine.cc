@@ -22,6 +22,10 @@ Status check_options(const EngineOptions& options) {
   for (const auto& [name, value] : limits)
     if (value < 1 || value > (int64_t{1} << 24))
       return invalid_argument(std::string("engine: ") + name + " is " + std::to_string(value) + ", expected 1 to 2^24");
+  if (options.expert_bytes_max < 0)
+    return invalid_argument("engine: expert_bytes_max " + std::to_string(options.expert_bytes_max));
+  if (options.expert_bytes_max > 0 && options.target.backend != Backend::kCpu)
+    return invalid_argument("engine: experts are read from files on the CPU only; a device holds all of them");
   return {};
 }
 
@@ -60,7 +64,8 @@ Status open_forward(State& state) {
                              state.context(),
                              *state.exchange,
                              state.hasher ? &*state.hasher : nullptr,
-                             state.device_weights ? &state.device_weights->views() : nullptr};
+                             state.device_weights ? &state.device_weights->views() : nullptr,
+                             state.residency ? &*state.residency : nullptr};
   ASSIGN_OR_RETURN(state.forward, Forward::create(parts, state.layout, options));
   return {};
 }
@@ -122,6 +127,7 @@ void start_output(StepContext& step) {
   output.step = step.batch.step;
   output.failure = {};
   output.forward_ns = output.sample_ns = output.cpu_ns = output.idle_ns = 0;
+  output.experts_read = output.expert_bytes_read = 0;
   output.sequences.resize(step.batch.sequences.size());
   for (size_t s = 0; s < output.sequences.size(); ++s) {
     SequenceOutput& sequence = output.sequences[s];
@@ -143,7 +149,12 @@ template <typename Part>
 void run_part(State& state, StepContext& step, int64_t StepOutput::*part_ns, Part&& part) {
   const int64_t begin_ns = state.clock.monotonic_ns(), begin_cpu_ns = thread_cpu_ns();
   if (state.idle_since_ns > 0) step.output.idle_ns += begin_ns - state.idle_since_ns;
+  const ExpertTraffic before = state.residency ? state.residency->traffic() : ExpertTraffic{};
   if (step.status.ok() && step.output.failure.ok()) part();
+  if (state.residency) {
+    step.output.experts_read += state.residency->traffic().misses - before.misses;
+    step.output.expert_bytes_read += state.residency->traffic().bytes_read - before.bytes_read;
+  }
   state.idle_since_ns = state.clock.monotonic_ns();
   step.output.*part_ns += state.idle_since_ns - begin_ns;
   step.output.cpu_ns += thread_cpu_ns() - begin_cpu_ns;
@@ -192,6 +203,7 @@ Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights>
   state->pool = std::make_unique<ThreadPool>(num_threads);
   TRY(open_device(*state));
   state->exchange = make_local_expert_exchange();
+  if (options.expert_bytes_max > 0) state->residency = ExpertResidency::of(*state->weights, options.expert_bytes_max);
   state->sampler = std::make_unique<Sampler>(config.vocab_size);
   allocate_caches(*state);
   TRY(state->machine().status());

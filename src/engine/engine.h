@@ -47,6 +47,9 @@ struct EngineOptions {
   // A step that takes longer is stopped between two layers: its output says where, its sequences cannot go on, others
   // are not touched. One that does not even stop then makes collect() fail after the same time again. 0 = no limit.
   int64_t step_ns_max = 0;
+  // On the host: bytes of routed experts that stay in memory, the others are read from the files when a row needs them
+  // (StepOutput::expert_bytes_read); 0 = all. Never changes a result.
+  int64_t expert_bytes_max = 0;
   // Test only: called before each layer of each step, on the engine's thread.
   std::function<void(uint64_t step, int layer)> on_layer;
   // Test only: on decode rows that leave a compression group open, ratio > 1 index sources score against the keys that

@@ -14,6 +14,7 @@
 #include "engine/step_executor.h"
 #include "engram/hasher.h"
 #include "model/device_weights.h"
+#include "model/expert_residency.h"
 #include "model/forward.h"
 #include "model/layer_roles.h"
 #include "sampler/sampler.h"
@@ -52,6 +53,7 @@ struct Engine::State {
   Scratch scratch;
   KernelTable kernels;
   std::unique_ptr<ExpertExchange> exchange;
+  std::optional<ExpertResidency> residency;
   std::optional<EngramHasher> hasher;
   std::unique_ptr<Forward> forward;
   std::unique_ptr<Sampler> sampler;

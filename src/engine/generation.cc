@@ -98,6 +98,7 @@ class Generator {
     TRY(engine_.launch(batch));
     TRY(engine_.sample(nullptr));
     ASSIGN_OR_RETURN(StepOutput output, engine_.collect());
+    out_.expert_bytes_read += output.expert_bytes_read;
     SequenceOutput& sequence = output.sequences[0];
     if (!sequence.is_finite)
       return internal_error("generate: a logit at output position " + std::to_string(out_.tokens.size()) +

@@ -32,6 +32,7 @@ struct Generation {
   GenerationEnd end = GenerationEnd::kLength;
   int64_t num_steps = 0, num_drafted = 0, num_accepted = 0;  // decode steps; drafts verified; drafts that stood
   int64_t prefill_ns = 0, decode_ns = 0;
+  int64_t expert_bytes_read = 0;  // of experts that were not in memory
 };
 
 // Called with each token as it is settled; false cancels.

@@ -47,6 +47,26 @@ TEST(Generation, TokensAreTheSameWithDraftsOnAndOff) {
   std::printf("accepted drafts: %ld\n", static_cast<long>(accepted));
 }
 
+// One byte: every layer keeps what its rows need and nothing else.
+TEST(Generation, TokensAreTheSameWithExpertsReadWhenTheyAreNeeded) {
+  auto engine = golden_engine();
+  EngineOptions options = golden_options();
+  if (options.target.backend != Backend::kCpu) GTEST_SKIP() << "a device holds all experts";
+  const Generation whole = run(*engine, request_of(true, 0, 1));
+  EXPECT_EQ(whole.expert_bytes_read, 0);
+  options.expert_bytes_max = 1;
+  auto streaming = golden_engine(options);
+  ASSERT_TRUE(streaming);
+  const Generation streamed = run(*streaming, request_of(true, 0, 1));
+  EXPECT_EQ(streamed.tokens, whole.tokens);
+  EXPECT_GT(streamed.expert_bytes_read, 0);
+  options.expert_bytes_max = int64_t{1} << 40;
+  auto roomy = golden_engine(options);
+  ASSERT_TRUE(roomy);
+  run(*roomy, request_of(true, 0, 1));
+  EXPECT_EQ(run(*roomy, request_of(true, 0, 1)).expert_bytes_read, 0) << "all that was needed is in memory by now";
+}
+
 TEST(Generation, EndsAtAStopTokenAndAtTheLimit) {
   auto engine = golden_engine();
   ASSERT_TRUE(engine);

@@ -54,6 +54,8 @@ struct DraftSequence {
   int64_t window_begin = 0;  // context rows below do not exist (decoder replay)
 };
 
+class ExpertResidency;
+
 class Forward {
  public:
   // Everything referred to outlives the object; `hasher` may be null for a model without Engram.
@@ -64,6 +66,7 @@ class Forward {
     ExpertExchange& exchange;
     const EngramHasher* hasher = nullptr;
     const WeightViews* device_weights = nullptr;  // where ops run on a device: the weights there
+    ExpertResidency* residency = nullptr;         // on the host: routed experts are kept within its budget; null = all
   };
   // Errors: what the configuration asks and no code offers.
   static Result<std::unique_ptr<Forward>> create(const Parts& parts, const CacheLayout& layout,

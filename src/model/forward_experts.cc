@@ -53,11 +53,14 @@ ExpertAssignments plan(State& state, int64_t rows, int64_t choices, int64_t expe
 }
 
 // On a device every scale was looked at when the weights were brought there.
-Status touch_experts(const State& state, int layer, const ExpertAssignments& assignments) {
+Status touch_experts(State& state, int layer, const ExpertAssignments& assignments) {
   if (!state.device.is_host()) return {};
-  const int64_t experts = assignments.begin.size[0] - 1;
-  for (int64_t e = 0; e < experts; ++e)
-    if (assignments.begin(e) < assignments.begin(e + 1)) TRY(state.weights.touch_expert(layer, static_cast<int>(e)));
+  const int32_t experts = static_cast<int32_t>(assignments.begin.size[0] - 1);
+  state.used_experts.clear();
+  for (int32_t e = 0; e < experts; ++e)
+    if (assignments.begin(e) < assignments.begin(e + 1)) state.used_experts.push_back(e);
+  if (state.parts.residency) state.parts.residency->require(layer, state.used_experts, state.context.pool);
+  for (const int32_t e : state.used_experts) TRY(state.weights.touch_expert(layer, e));
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engram/table.h"
+#include "model/expert_residency.h"
 #include "model/forward.h"
 #include "model/layer_roles.h"
 #include "model/row_table.h"
@@ -118,9 +119,10 @@ struct Forward::State {
   // The step.
   Caches caches;
   StepRows all, boundary, decoder;
-  const StepRows* rows = nullptr;  // what streams, pre and features hold
-  bool drops_rows = false;         // some rows stop at the last kv source
-  std::vector<GroupTable> groups;  // per source
+  const StepRows* rows = nullptr;     // what streams, pre and features hold
+  std::vector<int32_t> used_experts;  // of the layer under way, ascending
+  bool drops_rows = false;            // some rows stop at the last kv source
+  std::vector<GroupTable> groups;     // per source
   std::vector<RopeAngles> group_angles;
   int64_t num_logits_rows = 0;
   RopeAngles draft_angles;

@@ -39,7 +39,32 @@ void add(MemoryPlan& plan, std::string name, int64_t bytes, bool resident = true
   plan.items.push_back({std::move(name), bytes, resident});
 }
 
+// A tenth of the machine stays free for what no plan counts: page tables, other programs, file pages on their way.
+void add_experts(MemoryPlan& plan, int64_t bytes, const ExpertMemory& wanted) {
+  int64_t budget = bytes;
+  if (wanted.kind == ExpertMemory::Kind::kBytes) budget = wanted.bytes;
+  if (wanted.kind == ExpertMemory::Kind::kFree)
+    budget = std::max<int64_t>(0, plan.machine.available_bytes - plan.resident_bytes - plan.machine.total_bytes / 10);
+  if (budget >= bytes) {
+    add(plan, "routed experts", bytes);
+    return;
+  }
+  plan.expert_bytes = std::max<int64_t>(1, budget);  // each layer keeps what its rows need, however little is allowed
+  add(plan, "routed experts, used last", plan.expert_bytes);
+  add(plan, "routed experts, the others", bytes - plan.expert_bytes, false);
+}
+
 }  // namespace
+
+Result<ExpertMemory> parse_expert_memory(std::string_view text) {
+  if (text == "all") return ExpertMemory{};
+  if (text == "free") return ExpertMemory{ExpertMemory::Kind::kFree, 0};
+  double gb = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gb);
+  if (error != std::errc() || end != text.data() + text.size() || !(gb > 0 && gb <= 1e6))
+    return invalid_argument("expert memory '" + std::string(text) + "': expected all, free, or a number of GB above 0");
+  return ExpertMemory{ExpertMemory::Kind::kBytes, std::max<int64_t>(1, static_cast<int64_t>(gb * 1e9))};
+}
 
 Result<MachineMemory> read_machine_memory() {
   ASSIGN_OR_RETURN(const std::string text, read_file("/proc/meminfo", 1 << 16));
@@ -63,7 +88,6 @@ Result<MemoryPlan> plan_memory(const ModelConfig& config, const ModelSize& size,
   const int64_t experts = size.part(WeightPart::kExperts).bytes, tables = size.part(WeightPart::kEngramTables).bytes;
   const int64_t draft = size.part(WeightPart::kDraft).bytes, vision = size.part(WeightPart::kVision).bytes;
   add(plan, "weights of every layer, embedding, head", size.total.bytes - experts - tables - draft - vision);
-  add(plan, "routed experts", experts);
   add(plan, "draft head", draft);
   add(plan, "vision", vision);
   add(plan, "global KV of " + std::to_string(request.positions) + " tokens",
@@ -72,6 +96,7 @@ Result<MemoryPlan> plan_memory(const ModelConfig& config, const ModelSize& size,
       request.lanes * layout.lane_bytes());
   add(plan, "work buffers", request.workspace_bytes);
   add(plan, "Engram tables", tables, false);
+  add_experts(plan, experts, request.experts);
   return plan;
 }
 
@@ -98,7 +123,7 @@ std::string MemoryPlan::to_text() const {
     std::snprintf(text, sizeof text, "  %-44s %11s  %s\n", name.c_str(), bytes_to_string(bytes).c_str(), note);
     out += text;
   };
-  for (const MemoryItem& item : items) line(item.name, item.bytes, item.resident ? "memory" : "disk, by row");
+  for (const MemoryItem& item : items) line(item.name, item.bytes, item.resident ? "memory" : "disk, read when needed");
   line("needed in memory", resident_bytes, "");
   line("available", machine.available_bytes, ("of " + bytes_to_string(machine.total_bytes)).c_str());
   return out;
@@ -109,15 +134,17 @@ Status check_fits(const MemoryPlan& plan) {
   return resource_exhausted("the model does not fit this machine: " + bytes_to_string(plan.resident_bytes) +
                             " are needed in memory, " + bytes_to_string(plan.machine.available_bytes) +
                             " are available\n" + plan.to_text() +
-                            "Run it on more memory, or over several machines with expert parallelism.");
+                            "Run it on more memory, over several machines with expert parallelism, or, slowly, with "
+                            "experts read from the files when they are needed: --expert-memory free.");
 }
 
-Status check_model_fits(const ModelConfig& config, const MemoryRequest& request) {
+Result<int64_t> check_model_fits(const ModelConfig& config, const MemoryRequest& request) {
   ASSIGN_OR_RETURN(const MachineMemory machine, read_machine_memory());
   WeightViews nowhere;
   const std::vector<WeightRow> table = declare_weights(config, nowhere);
   ASSIGN_OR_RETURN(const MemoryPlan plan, plan_memory(config, measure_model(config, table), request, machine));
-  return check_fits(plan);
+  TRY(check_fits(plan));
+  return plan.expert_bytes;
 }
 
 }  // namespace deepinfer

@@ -88,6 +88,36 @@ TEST(MemoryPlan, LeavesEngramTablesOnDiskWhereOnlyTheRestFits) {
   EXPECT_GT(plan.positions_left(config), 40'000'000);
 }
 
+TEST(MemoryPlan, KeepsSomeExpertsInMemoryWhereThatWasAskedFor) {
+  const ModelConfig config = released();
+  const MachineMemory machine{64 * kGigabyte, 60 * kGigabyte};
+  const int64_t experts = 288'777'830'400;  // 40 layers x 384 x 18,800,640
+  const auto plan = [&](ExpertMemory wanted) {
+    return plan_memory(config, size_of(config), {.lanes = 1, .positions = 131072, .experts = wanted}, machine).value();
+  };
+  const MemoryPlan all = plan({});
+  EXPECT_EQ(all.expert_bytes, 0);
+  EXPECT_FALSE(check_fits(all).ok());
+  EXPECT_NE(check_fits(all).message().find("--expert-memory"), std::string::npos);
+  const MemoryPlan rest = plan({ExpertMemory::Kind::kFree});
+  const int64_t others = all.resident_bytes - experts;
+  EXPECT_EQ(rest.expert_bytes, machine.available_bytes - others - machine.total_bytes / 10);
+  EXPECT_EQ(rest.resident_bytes, others + rest.expert_bytes);
+  EXPECT_EQ(rest.disk_bytes, all.disk_bytes + experts - rest.expert_bytes);
+  EXPECT_TRUE(check_fits(rest).ok());
+  const MemoryPlan ten = plan({ExpertMemory::Kind::kBytes, 10 * kGigabyte});
+  EXPECT_EQ(ten.expert_bytes, 10 * kGigabyte);
+  EXPECT_EQ(plan({ExpertMemory::Kind::kBytes, 300 * kGigabyte}).expert_bytes, 0) << "all of them";
+}
+
+TEST(MemoryPlan, ReadsTheWantedExpertMemory) {
+  EXPECT_EQ(parse_expert_memory("all").value().kind, ExpertMemory::Kind::kAll);
+  EXPECT_EQ(parse_expert_memory("free").value().kind, ExpertMemory::Kind::kFree);
+  EXPECT_EQ(parse_expert_memory("1.5").value().bytes, 1'500'000'000);
+  for (const char* wrong : {"", "0", "-1", "x", "24GB", "nan", "inf", "1e9"})
+    EXPECT_FALSE(parse_expert_memory(wrong).ok()) << wrong;
+}
+
 TEST(MemoryPlan, ReadsThisMachine) {
   const auto memory = read_machine_memory();
   ASSERT_TRUE(memory.ok()) << memory.status().message();

@@ -104,6 +104,8 @@ struct StepOutput {
   int64_t forward_ns = 0, sample_ns = 0;  // time of the engine's thread inside the step, waiting not counted
   int64_t cpu_ns = 0;                     // CPU time of that thread in the same parts
   int64_t idle_ns = 0;                    // from the end of the step before to the begin of this one
+  int64_t experts_read = 0;               // routed experts that were not in memory, drafting's too
+  int64_t expert_bytes_read = 0;
 };
 
 }  // namespace deepinfer

@@ -13,10 +13,12 @@ namespace {
 constexpr int64_t kDefaultContext = 32'768, kDefaultKvTokens = 65'536;
 constexpr int64_t kWarmPromptTokens = 96, kWarmOutputTokens = 8;
 
-EngineOptions engine_options(const ModelConfig& config, const Target& target, int num_threads,
+EngineOptions engine_options(const LoadedModel& model, const Target& target, int num_threads,
                              const InferenceLimits& limits, int64_t context_max) {
+  const ModelConfig& config = model.weights->config();
   EngineOptions options;
   options.target = target;
+  options.expert_bytes_max = model.expert_bytes_max;
   options.num_threads = num_threads;
   options.has_thread = limits.pipelined;
   options.step_ns_max = limits.step_ns_max;
@@ -60,7 +62,7 @@ Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Targ
   const int64_t context_max =
       std::min(config.context_max, limits.context_max > 0 ? limits.context_max : kDefaultContext);
   ASSIGN_OR_RETURN(inference->engine_, Engine::open(loaded.weights, loaded.token_map,
-                                                    engine_options(config, target, num_threads, limits, context_max)));
+                                                    engine_options(loaded, target, num_threads, limits, context_max)));
   ASSIGN_OR_RETURN(inference->preparer_, RequestPreparer::create(loaded, target, num_threads, context_max));
   StepLoopOptions options = loop_options(*inference->engine_, limits, context_max);
   if (limits.profile_ns_max > 0 && limits.sequences_max > 1) {  // it needs a lane for the prompt and one beside it

@@ -3,17 +3,16 @@
 
 #include "base/sha256.h"
 #include "engine/engine.h"
-#include "model/memory_plan.h"
 #include "serve/checkpoint_revision.h"
 #include "serve/embedded_model.h"
 #include "serve/token_map_of.h"
 
 namespace deepinfer {
 
-Result<LoadedModel> load_model(const std::string& name) {
+Result<LoadedModel> load_model(const std::string& name, const ExpertMemory& experts) {
   LoadedModel model;
   ASSIGN_OR_RETURN(Checkpoint checkpoint, open_checkpoint(name));
-  TRY(check_model_fits(checkpoint.config(), {}));
+  ASSIGN_OR_RETURN(model.expert_bytes_max, check_model_fits(checkpoint.config(), {.experts = experts}));
   ASSIGN_OR_RETURN(ModelWeights weights, ModelWeights::bind(std::make_shared<const Checkpoint>(std::move(checkpoint))));
   model.weights = std::make_shared<const ModelWeights>(std::move(weights));
   ASSIGN_OR_RETURN(model.tokenizer, open_named_tokenizer(name));

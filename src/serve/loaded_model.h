@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "engram/token_map.h"
+#include "model/memory_plan.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 
@@ -19,11 +20,12 @@ struct LoadedModel {
   std::shared_ptr<const ModelWeights> weights;
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenMap token_map;
+  int64_t expert_bytes_max = 0;  // EngineOptions::expert_bytes_max: 0 = all routed experts are in memory
 };
 
 // Errors: of the checkpoint, the tokenizer, or the memory plan; each says what to do.
 // `name`: a checkpoint folder, or "mini".
-Result<LoadedModel> load_model(const std::string& name);
+Result<LoadedModel> load_model(const std::string& name, const ExpertMemory& experts = {});
 
 // Names all that decides what blocks and states of this engine mean: checkpoint and program (`revision`), layout,
 // kernels. Bytes of another name are never taken for its own.

@@ -109,7 +109,9 @@ Result<RecordedGeneration> generate_recorded(Engine& engine, GenerationRequest r
     ASSIGN_OR_RETURN(runs, loop.run_step());
   }
   TRY(recorder.failure());
-  return recorder.result();
+  RecordedGeneration result = recorder.result();
+  result.generation.expert_bytes_read = loop.snapshot().expert_bytes_read;
+  return result;
 }
 
 }  // namespace deepinfer

@@ -18,9 +18,11 @@ constexpr int64_t kDefaultContext = 32'768;
 constexpr int64_t kQueueMax = 1 << 20;
 constexpr const char* kDefaultModel = "DeepSeek-V4.1-Flash";
 
-EngineOptions engine_options(const ModelConfig& config, const OfflineOptions& options, int64_t context_max) {
+EngineOptions engine_options(const LoadedModel& model, const OfflineOptions& options, int64_t context_max) {
+  const ModelConfig& config = model.weights->config();
   EngineOptions engine;
   engine.target = options.target;
+  engine.expert_bytes_max = model.expert_bytes_max;
   engine.num_threads = options.num_threads;
   engine.has_thread = true;  // the next step is planned while one runs
   engine.lanes_max = options.sequences_max;
@@ -106,7 +108,7 @@ Result<std::unique_ptr<OfflineInference>> OfflineInference::open(LoadedModel mod
   const int64_t context_max =
       std::min(config.context_max, options.context_max > 0 ? options.context_max : kDefaultContext);
   ASSIGN_OR_RETURN(made->engine_, Engine::open(made->model_.weights, made->model_.token_map,
-                                               engine_options(config, options, context_max)));
+                                               engine_options(made->model_, options, context_max)));
   ASSIGN_OR_RETURN(made->preparer_,
                    RequestPreparer::create(made->model_, options.target, options.num_threads, context_max));
   TRY(check_host_room(*made->engine_, BlockTable::blocks_for(options.host_kv_tokens)));

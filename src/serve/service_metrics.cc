@@ -61,6 +61,9 @@ void append_loop(Page& page, const StepLoopSnapshot& loop) {
   page.one("deepinfer_decode_rows_total", "counter", "Rows of decoding computed, drafts included.",
            loop.num_decode_rows);
   page.one("deepinfer_output_tokens_total", "counter", "Tokens made, of running requests too.", loop.num_output_tokens);
+  page.one("deepinfer_experts_read_total", "counter", "Routed experts read from the model's files for a step.",
+           loop.num_experts_read);
+  page.one("deepinfer_expert_bytes_read_total", "counter", "Their bytes.", loop.expert_bytes_read);
   page.one("deepinfer_engine_busy_seconds_total", "counter", "Time of the engine's thread in steps.",
            static_cast<double>(loop.busy_ns) * 1e-9);
   page.one("deepinfer_engine_idle_seconds_total", "counter", "Time of the engine's thread between steps.",

@@ -237,6 +237,8 @@ void StepLoop::update_snapshot(const StepOutput& output) {
     s.last_step_ns = step_ns(output);
     s.last_predicted_ns = scheduler_.predicted_step_ns();
   }
+  s.num_experts_read += output.experts_read;
+  s.expert_bytes_read += output.expert_bytes_read;
   s.busy_ns += output.forward_ns + output.sample_ns;
   s.trusts_curve = scheduler_.fit().is_trusted();
   s.idle_ns += output.idle_ns;

@@ -16,12 +16,13 @@ struct StepLoopSnapshot {
   int64_t num_waiting = 0, num_running = 0;
   int64_t num_steps = 0, num_prompt_rows = 0, num_decode_rows = 0, num_output_tokens = 0;
   int64_t num_verified_drafts = 0, num_accepted_drafts = 0;
-  int64_t num_wasted_rows = 0;                      // of sequences that had ended, or whose mask was late
-  int64_t num_late_masks = 0;                       // a step came before them: their sequences got nothing of it
-  int64_t num_draft_pauses = 0;                     // drafting was switched off: hardly a draft stood
-  int64_t busy_ns = 0, idle_ns = 0;                 // of the engine's thread: in steps, and between them
-  int64_t cpu_ns = 0;                               // its CPU time in steps
-  int64_t last_step_ns = 0, last_predicted_ns = 0;  // of the last step that had rows to run
+  int64_t num_wasted_rows = 0;                          // of sequences that had ended, or whose mask was late
+  int64_t num_late_masks = 0;                           // a step came before them: their sequences got nothing of it
+  int64_t num_draft_pauses = 0;                         // drafting was switched off: hardly a draft stood
+  int64_t num_experts_read = 0, expert_bytes_read = 0;  // of routed experts that were not in memory
+  int64_t busy_ns = 0, idle_ns = 0;                     // of the engine's thread: in steps, and between them
+  int64_t cpu_ns = 0;                                   // its CPU time in steps
+  int64_t last_step_ns = 0, last_predicted_ns = 0;      // of the last step that had rows to run
   bool trusts_curve = false;
   int64_t num_blocks = 0, num_free_blocks = 0, num_cached_blocks = 0;
   PrefixCacheStats cache;

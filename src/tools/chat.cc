@@ -210,12 +210,13 @@ bool read_line(std::string& line) {
 Status run_chat(const ChatArguments& arguments) {
   const SystemClock clock;
   ASSIGN_OR_RETURN(const Target target, engine_target(arguments.model));
-  ASSIGN_OR_RETURN(const LoadedModel model, load_model(arguments.model.model));
+  ASSIGN_OR_RETURN(const LoadedModel model, load_model(arguments.model));
   const ModelConfig& config = model.weights->config();
   const int64_t context = arguments.context > 0 ? arguments.context : std::min<int64_t>(config.context_max, 32768);
   EngineOptions engine_options;
   engine_options.num_threads = static_cast<int>(arguments.model.num_threads);
   engine_options.target = target;
+  engine_options.expert_bytes_max = model.expert_bytes_max;
   engine_options.lanes_max = 1;
   engine_options.blocks_max = BlockTable::blocks_for(context) + 8;
   ASSIGN_OR_RETURN(const auto engine, Engine::open(model.weights, model.token_map, engine_options));

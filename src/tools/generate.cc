@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "model/memory_plan.h"
 #include "serve/answer_reader.h"
 #include "serve/explain_record.h"
 #include "serve/grammar_masks.h"
@@ -52,6 +53,7 @@ void print_json(const PreparedPrompt& prepared, const Generation& generation, co
                           {"tool_calls", answer.tool_calls},
                           {"finish_reason", answer.finish_reason},
                           {"draft", draft_json(generation.num_steps, generation.num_drafted, generation.num_accepted)},
+                          {"expert_bytes_read", generation.expert_bytes_read},
                           {"timing", Json::Object{{"load_s", load_s},
                                                   {"prefill_s", static_cast<double>(generation.prefill_ns) * 1e-9},
                                                   {"decode_s", static_cast<double>(generation.decode_ns) * 1e-9}}}};
@@ -76,6 +78,11 @@ void print_summary(const PreparedPrompt& prepared, const Generation& generation,
       static_cast<double>(prepared.num_prompt_tokens) / std::max(prefill_s, 1e-9), generation.tokens.size(), decode_s,
       rate, generation.num_steps, per_step(generation.num_drafted, generation.num_steps),
       per_step(generation.num_accepted, generation.num_steps));
+  if (generation.expert_bytes_read > 0)
+    fmt::print(stderr, "experts read from the model's files: {}, {} a token\n",
+               bytes_to_string(generation.expert_bytes_read),
+               bytes_to_string(generation.expert_bytes_read /
+                               static_cast<int64_t>(prepared.num_prompt_tokens + generation.tokens.size())));
 }
 
 // One line per thing that happened, on standard error, where the summary stands.
@@ -88,6 +95,7 @@ Result<std::unique_ptr<Engine>> open_engine(const GenerateOptions& arguments, co
   EngineOptions options;
   options.num_threads = static_cast<int>(arguments.model.num_threads);
   options.target = target;
+  options.expert_bytes_max = model.expert_bytes_max;
   options.lanes_max = 1;
   options.logits_rows_max = 16;
   options.blocks_max = BlockTable::blocks_for(num_tokens + model.weights->config().draft.block_size);
@@ -98,7 +106,7 @@ Status run_generate(const GenerateOptions& arguments) {
   const SystemClock clock;
   const int64_t begin_ns = clock.monotonic_ns();
   ASSIGN_OR_RETURN(const Target target, engine_target(arguments.model));
-  ASSIGN_OR_RETURN(const LoadedModel model, load_model(arguments.model.model));
+  ASSIGN_OR_RETURN(const LoadedModel model, load_model(arguments.model));
   ASSIGN_OR_RETURN(PreparedPrompt prepared,
                    prepare_prompt(arguments.prompt, model, target, static_cast<int>(arguments.model.num_threads)));
   GenerationRequest request{.prompt = std::move(prepared.tokens), .images = std::move(prepared.images)};

@@ -102,7 +102,7 @@ Status run_generate_batch(const GenerateOptions& options) {
   const SystemClock clock;
   OfflineOptions offline;
   ASSIGN_OR_RETURN(offline.target, engine_target(options.model));
-  ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model.model));
+  ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model));
   ASSIGN_OR_RETURN(const std::string text, read_file(options.chat_batch));
   const std::vector<std::string_view> lines = split_lines(text);
   offline.num_threads = static_cast<int>(options.model.num_threads);

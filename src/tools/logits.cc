@@ -119,7 +119,7 @@ Result<RunShape> parse_mode(const std::string& mode) {
 
 // A single pass takes a whole prompt where its logits fit into 1 GiB; longer prompts are cut, which changes no bit.
 EngineOptions options_for(const LogitsArguments& arguments, const Input& input, const RunShape& shape, int64_t vocab,
-                          const Target& target) {
+                          const Target& target, int64_t expert_bytes_max) {
   int64_t longest = 1, blocks_longest = 1, blocks_all = 0;
   for (const ExactPrompt& prompt : input.prompts) {
     const int64_t length = static_cast<int64_t>(prompt.tokens.size()),
@@ -131,6 +131,7 @@ EngineOptions options_for(const LogitsArguments& arguments, const Input& input, 
   EngineOptions options;
   options.num_threads = static_cast<int>(arguments.model.num_threads);
   options.target = target;
+  options.expert_bytes_max = expert_bytes_max;
   options.lanes_max = shape.batched ? std::min<int64_t>(64, static_cast<int64_t>(input.prompts.size())) : 1;
   const int64_t wanted = shape.batched ? 512 : shape.chunk > 0 ? shape.chunk : longest;
   options.rows_max =
@@ -160,11 +161,12 @@ void add_numbers(SafetensorsWriter& writer, const std::string& name, const Exact
 
 Status logits(const LogitsArguments& arguments, const RunShape& shape) {
   ASSIGN_OR_RETURN(const Target target, engine_target(arguments.model));
-  ASSIGN_OR_RETURN(const LoadedModel model, load_model(arguments.model.model));
+  ASSIGN_OR_RETURN(const LoadedModel model, load_model(arguments.model));
   ASSIGN_OR_RETURN(const Input input, read_input(arguments, model, target));
   const ModelConfig& config = model.weights->config();
   ASSIGN_OR_RETURN(const auto engine, Engine::open(model.weights, model.token_map,
-                                                   options_for(arguments, input, shape, config.vocab_size, target)));
+                                                   options_for(arguments, input, shape, config.vocab_size, target,
+                                                               model.expert_bytes_max)));
   ASSIGN_OR_RETURN(const auto numbers, run_exact(*engine, input.prompts, shape, [] { return !interrupted(); }));
   SafetensorsWriter writer;
   for (size_t i = 0; i < input.names.size(); ++i)

@@ -233,7 +233,7 @@ Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ServiceStore> store, open_store(arguments, clock));  // outlives the service
   options.limits.store = store.get();
   options.limits.program_revision = options.revision;
-  ASSIGN_OR_RETURN(LoadedModel model, load_model(arguments.model.model));
+  ASSIGN_OR_RETURN(LoadedModel model, load_model(arguments.model));
   StartTimes times{.load_s = seconds_since_begin()};
   if (signals.signal() != 0) return {};
   ASSIGN_OR_RETURN(const std::unique_ptr<Service> service, Service::start(std::move(model), std::move(options), clock));

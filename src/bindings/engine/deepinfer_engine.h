@@ -45,6 +45,8 @@ void deepinfer_engine_text_free(deepinfer_text* text); /* and empties it */
  *   "drafts"          propose tokens with the draft head (default true); changes the speed, never the tokens
  *   "replay"          "fast" | "exact" | "off": how a prefix hit is continued (default "fast")
  *   "seed"            of requests that bring none (default 0)
+ *   "expert_memory"   "all" | "free" | GB as text ("24"): memory for routed experts; the others are read from the
+ *                     model's files when a token needs them (default "all": a model that does not fit is refused)
  * A member of another name is an error. */
 deepinfer_code deepinfer_engine_open(const char* settings, size_t size, deepinfer_engine** out, deepinfer_error* error);
 void deepinfer_engine_free(deepinfer_engine* engine);

@@ -18,8 +18,9 @@ struct deepinfer_engine {
 namespace deepinfer {
 namespace {
 
-constexpr std::array<std::string_view, 9> kSettings = {"model",          "threads", "sequences", "context", "kv_tokens",
-                                                       "host_kv_tokens", "drafts",  "replay",    "seed"};
+constexpr std::array<std::string_view, 10> kSettings = {"model",     "threads",        "sequences", "context",
+                                                        "kv_tokens", "host_kv_tokens", "drafts",    "replay",
+                                                        "seed",      "expert_memory"};
 
 Result<int64_t> bounded(const Json& settings, std::string_view name, int64_t fallback, int64_t low, int64_t high) {
   ASSIGN_OR_RETURN(const uint64_t value, count_setting(settings, name, static_cast<uint64_t>(fallback)));
@@ -60,7 +61,9 @@ Status open_engine(const char* data, size_t size, deepinfer_engine& engine) {
   ASSIGN_OR_RETURN(const Json settings, settings_argument(data, size, kSettings));
   ASSIGN_OR_RETURN(const OfflineOptions options, read_options(settings));
   ASSIGN_OR_RETURN(const std::string model, text_setting(settings, "model", "mini"));
-  ASSIGN_OR_RETURN(LoadedModel loaded, load_model(model));
+  ASSIGN_OR_RETURN(const std::string memory, text_setting(settings, "expert_memory", "all"));
+  ASSIGN_OR_RETURN(const ExpertMemory experts, parse_expert_memory(memory));
+  ASSIGN_OR_RETURN(LoadedModel loaded, load_model(model, experts));
   ASSIGN_OR_RETURN(engine.inference, OfflineInference::open(std::move(loaded), options, engine.clock));
   return {};
 }
