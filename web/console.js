@@ -351,11 +351,15 @@ function figures(now, seconds) {
   if (now.has("deepinfer_store_blocks")) {
     rows.push(["Store: blocks kept", value("deepinfer_store_blocks")]);
     rows.push(["Store: blocks found of asked", share(value("deepinfer_store_hits_total"), value("deepinfer_store_queries_total"))]);
+    rows.push(["Store: blocks pinned", value("deepinfer_store_pinned_blocks")]);
     rows.push(["Store: slowest reads (99th percentile)", ms("deepinfer_store_read_seconds_p99")]);
     for (const [name, count] of now) {
       if (name.startsWith("deepinfer_store_misses_total ") && count > 0) rows.push(["Store: ended, " + name.split(" ")[1], count]);
       if (name.startsWith("deepinfer_store_effective_ttl_seconds ")) rows.push(["Store: data stays, " + name.split(" ")[1], (count / 3600).toFixed(1) + " h"]);
-      if (name.startsWith("deepinfer_store_device_state ")) rows.push(["Store: shard " + name.slice(29), ""]);
+      if (name.startsWith("deepinfer_store_device_state ")) {
+        const end = name.lastIndexOf(": ");
+        rows.push(["Store: shard " + name.slice(29, end), name.slice(end + 2)]);
+      }
     }
   }
   for (const [name, count] of now)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, wait_for
+from conftest import ROOT, Service, wait_for
 from test_openai import png
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -246,6 +246,32 @@ def test_live_page_and_the_timeline_of_requests(page):
     assert size > 9  # pixels: it can be read on a phone too
     told = page.locator("#timeline g title").first.text_content()
     assert "/v1/chat/completions" in told and "first token after" in told and "drafts accepted" in told
+
+
+def test_the_live_page_shows_the_store(browser, tmp_path):
+    service = Service("--store", ",".join(str(tmp_path / f"d{i}") for i in range(12)))
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    try:
+        page.goto(service.url + "/")
+        page.wait_for_selector("#model option", state="attached")
+        settings(page, thinking="off", max_tokens="8")
+        ask(page, "word " * 700)
+        finished(page)
+        page.click("#show-live")
+        until(page, "[...document.querySelectorAll('#figures tr')].some((row) => row.textContent.startsWith('Store: blocks kept') "
+                    "&& !row.textContent.endsWith('kept0'))")
+        rows = dict(row.split("\t") for row in page.locator("#figures").inner_text().splitlines() if "\t" in row)
+        assert rows["Store: ended, never_stored"].strip() == "1"
+        assert float(rows["Store: data stays, agent"].split()[0]) == 72
+        assert float(rows["Store: data stays, chat"].split()[0]) == 168
+        assert {"Store: blocks found of asked", "Store: slowest reads (99th percentile)", "Store: blocks pinned"} <= set(rows)
+        shards = [row for row in rows if row.startswith("Store: shard ")]
+        assert len(shards) == 12 and all(rows[shard].strip() == "good" for shard in shards), rows
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(SHOTS / "store.png"))
+    finally:
+        page.close()
+        service.stop()
 
 
 def test_tokens_are_shown_with_ids_and_drafts(page):

@@ -1,6 +1,7 @@
 """The KV store behind the service: a long conversation goes on after a restart, from one directory and from twelve shard
 servers of which one is killed; what may never hit does not. FAULTS=long (`make test-long`) has 20,000 tokens of
 conversation instead of 3,000."""
+import hashlib
 import json
 import os
 import random
@@ -127,6 +128,69 @@ def test_an_unknown_class_is_refused(service):
     assert refused.value.code == 400 and "x-kv-class" in refused.value.read().decode()
 
 
+def posted(url, body, key):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Authorization": "Bearer " + key})
+    try:
+        return urllib.request.urlopen(request, timeout=60).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def figures(url, key):
+    request = urllib.request.Request(url + "/metrics", headers={"Authorization": "Bearer " + key})
+    lines = urllib.request.urlopen(request, timeout=60).read().decode().splitlines()
+    return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+
+# An operator deletes what is stored of a key: nobody finds it any more, of whatever user, and misses say why, also after a
+# restart. Prompts are pinned by keys that may, and a pin holds nothing of whom it was deleted.
+def test_an_operator_deletes_a_keys_data_and_pins_hold(tmp_path):
+    keys = [{"name": name, "sha256": hashlib.sha256(key.encode()).hexdigest(), **more}
+            for name, key, more in (("alice", "k1", {"pins": True}), ("bob", "k2", {}))]
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": keys}))
+    environment = {**os.environ, "DEEPINFER_ADMIN_KEY": "for-admin"}
+    options = ["--api-keys", str(tmp_path / "keys.json"), "--admin-port", "0", "--log", "json",
+               "--replay", "exact", "--store", str(tmp_path / "kv")]
+
+    def start():
+        service = Service(*options, env=environment)
+        log = [json.loads(line) for line in Path(service.log.name).read_text().splitlines() if line.startswith("{")]
+        return service, "http://127.0.0.1:%d" % next(line["admin_port"] for line in log if "admin_port" in line)
+
+    def hit(service, key, user="red", **fields):
+        return ask(service, conversation(4)[:1], user=user, fields={"Authorization": "Bearer " + key, **fields})[1]
+
+    service, admin = start()
+    assert hit(service, "k1", **{"x-kv-pin": "on"})["store_miss"] == "never_stored"
+    assert int(figures(admin, "for-admin")["deepinfer_store_pinned_blocks"]) >= NUM_TOKENS // BLOCK
+    hit(service, "k1", user="green")
+    hit(service, "k2")
+    for fields, status in (({"x-kv-pin": "on"}, 403), ({"x-kv-pin": "maybe"}, 400)):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            hit(service, "k2", **fields)
+        assert refused.value.code == status
+    assert service.stop() == 0
+
+    service, admin = start()
+    assert hit(service, "k1")["store_tokens"] > 0
+    forget = admin + "/admin/store/forget"
+    assert posted(forget, {"owner": "alice"}, "k1") == 403
+    assert posted(forget, {"who": "alice"}, "for-admin") == 400
+    assert posted(forget, {"owner": "nobody"}, "for-admin") == 404
+    assert posted(forget, {"owner": "alice"}, "for-admin") == 200
+    for user in ("red", "green"):
+        explain = hit(service, "k1", user)
+        assert (explain["store_tokens"], explain["cached_tokens"], explain["store_miss"]) == (0, 0, "tenant")
+    assert service.stop() == 0
+
+    service, admin = start()
+    assert hit(service, "k1")["store_tokens"] > 0  # what was stored since
+    assert hit(service, "k1", "grey")["store_miss"] == "tenant"
+    assert hit(service, "k2")["store_tokens"] > 0
+    assert hit(service, "k1", **{"x-kv-pin": "off"})
+    assert service.stop() == 0
+
+
 class Shard:
     def __init__(self, path, *options):
         self.process = subprocess.Popen(
@@ -188,9 +252,18 @@ def etcd(tmp_path):
 
 # Shard servers register themselves in etcd; the service finds them there, notices the end of a killed one's lease and
 # takes it back from another port.
+# Both ends show certificates, and blocks are encrypted on the shards.
 def test_shard_servers_are_found_in_etcd(cold, tmp_path, etcd):
-    shards = [Shard(tmp_path / f"d{i}", "--etcd", etcd + "/kv", "--name", f"d{i:02}") for i in range(12)]
-    options = ["--store-etcd", etcd + "/kv", "--store-tenants", str(tmp_path / "tenants.json")]
+    pem, key, master = (str(tmp_path / name) for name in ("own.pem", "own.key", "master"))
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key,
+                    "-out", pem, "-days", "2", "-subj", "/CN=store", "-addext", "subjectAltName=IP:127.0.0.1"], check=True,
+                   stderr=subprocess.DEVNULL)
+    Path(master).write_text("5a" * 32 + "\n")
+    os.chmod(master, 0o600)
+    tls = ["--tls-cert", pem, "--tls-key", key, "--tls-ca", pem]
+    shards = [Shard(tmp_path / f"d{i}", "--etcd", etcd + "/kv", "--name", f"d{i:02}", *tls) for i in range(12)]
+    options = ["--store-etcd", etcd + "/kv", "--store-tenants", str(tmp_path / "tenants.json"), "--store-encryption-key", master,
+               *(word.replace("--tls", "--store-tls") for word in tls)]
     try:
         first_life(options, cold)
         service = Service("--replay", "exact", *options)
@@ -198,7 +271,7 @@ def test_shard_servers_are_found_in_etcd(cold, tmp_path, etcd):
         shards[4].end(signal.SIGKILL)
         wait_for(lambda: 'shard server is away  shard="d04"' in log.read_text(), 60)
         check_hit(ask(service, conversation()), cold)
-        shards[4] = Shard(tmp_path / "d4", "--etcd", etcd + "/kv", "--name", "d04")
+        shards[4] = Shard(tmp_path / "d4", "--etcd", etcd + "/kv", "--name", "d04", *tls)
         wait_for(lambda: 'shard server is there  shard="d04"' in log.read_text(), 60)
         stranger = subprocess.run([os.environ["DEEPINFER"], "store", "stat", "--etcd", etcd + "/kv"],
                                   capture_output=True, text=True)

@@ -25,26 +25,31 @@ StoreTier::~StoreTier() {
   thread_.join();
 }
 
-const StoreScope& StoreTier::scope_of(const std::string& tenant_salt) {
+StoreScope& StoreTier::scope_of(const std::string& tenant_salt) {
   if (const auto at = scopes_.find(tenant_salt); at != scopes_.end()) return at->second;
   if (scopes_.size() >= kScopesMax) scopes_.clear();
   const StoreScope scope = store_.scope({tenant_salt, options_.model_revision, options_.cache_format});
   return scopes_.emplace(tenant_salt, scope).first->second;
 }
 
-bool StoreTier::start(uint64_t ticket, const std::string& tenant_salt, std::span<const BlockKey> keys,
-                      int64_t num_present, int64_t num_usable, int64_t num_tail_max, bool exact_only,
-                      StoreMiss& reason) {
-  const StoreScope& scope = scope_of(tenant_salt);
-  const auto usable = keys.first(static_cast<size_t>(std::min<int64_t>(num_usable, static_cast<int64_t>(keys.size()))));
-  const StoreLookup found = store_.lookup(scope, usable, exact_only);
+bool StoreTier::start(uint64_t ticket, const StoreAsk& ask, StoreMiss& reason) {
+  StoreScope& scope = scope_of(ask.tenant_salt);
+  scope.was_deleted = ask.tenant_was_deleted;
+  const auto usable =
+      ask.keys.first(static_cast<size_t>(std::min<int64_t>(ask.num_usable, static_cast<int64_t>(ask.keys.size()))));
+  const StoreLookup found = store_.lookup(scope, usable, ask.exact_only);
   reason = found.reason;
-  if (found.num_blocks - num_present < options_.blocks_min) return false;
-  Order order{.scope = scope, .fetch = {}, .num_tail_max = num_tail_max, .exact_only = exact_only};
+  const int64_t num_known = std::max(found.num_blocks, std::min(ask.num_present, ask.num_usable));
+  const bool has_full = ask.exact_only && num_known > 0 &&
+                        store_.holds_record(scope, RecordKind::kFull, usable[static_cast<size_t>(num_known - 1)]);
+  const bool gains_blocks = found.num_blocks - ask.num_present >= options_.blocks_min;
+  if (!gains_blocks && !has_full) return false;
+  Order order{.scope = scope, .fetch = {}, .num_tail_max = ask.num_tail_max, .exact_only = ask.exact_only};
   order.fetch = {.ticket = ticket,
-                 .keys = {usable.begin(), usable.begin() + found.num_blocks},
-                 .blocks = {num_present, found.num_blocks},
-                 .reason = found.reason};
+                 .keys = {usable.begin(), usable.begin() + num_known},
+                 .blocks = {std::min(ask.num_present, num_known), num_known},
+                 .reason = found.reason,
+                 .num_full_blocks = has_full ? num_known : 0};
   {
     const std::lock_guard lock(mutex_);
     int64_t num_blocks = order.fetch.blocks.size();
@@ -69,7 +74,8 @@ void StoreTier::run() {
       orders_.pop_front();
     }
     read_blocks(order);
-    read_tail(order);
+    read_full(order);
+    read_tail(order);  // also beside a whole state, which is of no use when the prompt goes on otherwise
     {
       const std::lock_guard lock(mutex_);
       finished_.push_back(std::move(order.fetch));
@@ -81,6 +87,7 @@ void StoreTier::run() {
 
 void StoreTier::read_blocks(Order& order) {
   StoreFetch& fetch = order.fetch;
+  if (fetch.blocks.empty()) return;
   fetch.bytes.resize(static_cast<size_t>(fetch.blocks.size() * options_.block_bytes));
   StoreGet got = store_.get({.scope = order.scope,
                              .keys = fetch.keys,
@@ -108,6 +115,13 @@ void StoreTier::read_tail(Order& order) {
   }
 }
 
+// Of no use when a block before it could not be read.
+void StoreTier::read_full(Order& order) {
+  StoreFetch& fetch = order.fetch;
+  if (fetch.num_full_blocks == 0 || fetch.blocks.end != fetch.num_full_blocks) return;
+  fetch.full = store_.get_record(order.scope, RecordKind::kFull, fetch.keys.back()).bytes;
+}
+
 std::vector<StoreFetch> StoreTier::take_finished() {
   const std::lock_guard lock(mutex_);
   return std::exchange(finished_, {});
@@ -121,6 +135,12 @@ void StoreTier::wait(int64_t timeout_ns) {
 int64_t StoreTier::num_under_way() const {
   const std::lock_guard lock(mutex_);
   return num_under_way_;
+}
+
+bool StoreTier::pin(std::span<const BlockKey> keys, bool is_pinned) {
+  if (is_pinned) return store_.pin(keys);
+  store_.unpin(keys);
+  return true;
 }
 
 bool StoreTier::has(const std::string& tenant_salt, std::span<const BlockKey> keys, bool exact_only) {
@@ -137,6 +157,15 @@ void StoreTier::save(const std::string& tenant_salt, std::span<const BlockKey> k
                .bytes = std::move(bytes)};
   if (behind_fast_replay) put.fast_replay.assign(static_cast<size_t>(blocks.size()), 1);
   store_.put(std::move(put));
+}
+
+bool StoreTier::has_full(const std::string& tenant_salt, const BlockKey& key) {
+  return store_.holds_record(scope_of(tenant_salt), RecordKind::kFull, key);
+}
+
+void StoreTier::save_full(const std::string& tenant_salt, const BlockKey& key, std::vector<uint8_t> bytes) {
+  if (static_cast<int64_t>(bytes.size()) > kBlockBytesMax) return;
+  store_.put_record(scope_of(tenant_salt), RecordKind::kFull, TtlClass::kTail, key, std::move(bytes));
 }
 
 void StoreTier::save_tail(const std::string& tenant_salt, const BlockKey& key, const TailBytes& bytes) {

@@ -37,7 +37,21 @@ struct StoreFetch {
   std::vector<uint8_t> bytes;
   std::vector<uint8_t> fast_replay;  // one a block
   StoreMiss reason = StoreMiss::kNone;
+  std::vector<uint8_t>
+      full;  // everything a sequence had behind num_full_blocks blocks and less than one more; or empty
+  int64_t num_full_blocks = 0;
   std::optional<FoundTail> tail;  // the window state at the end of block num_blocks - 1, where one was stored
+};
+
+// What a prompt asks the store for.
+struct StoreAsk {
+  std::string tenant_salt;
+  bool tenant_was_deleted = false;  // its earlier data: a miss says so
+  std::span<const BlockKey> keys;   // the chain from block 0 on
+  int64_t num_present = 0;          // blocks that are at hand already
+  int64_t num_usable = 0;           // in all
+  int64_t num_tail_max = 0;         // blocks at whose end a tail is of use; 0 = none is
+  bool exact_only = false;
 };
 
 class StoreTier {
@@ -46,11 +60,10 @@ class StoreTier {
   StoreTier(BlockStore& store, StoreTierOptions options);
   ~StoreTier();
 
-  // Starts fetching what the store has of the chain behind its first `num_present` blocks, at most `num_usable` in all.
-  // False when that is not worth it: then `reason` says why the store's prefix ends where it does. The last stored tail
-  // at the end of at most `num_tail_max` blocks comes along.
-  bool start(uint64_t ticket, const std::string& tenant_salt, std::span<const BlockKey> keys, int64_t num_present,
-             int64_t num_usable, int64_t num_tail_max, bool exact_only, StoreMiss& reason);
+  // Starts fetching what the store has of a chain. False when that is not worth it: then `reason` says why the store's
+  // prefix ends where it does. The last useful tail comes along, and with `exact_only` the whole state behind the last
+  // block.
+  bool start(uint64_t ticket, const StoreAsk& ask, StoreMiss& reason);
   std::vector<StoreFetch> take_finished();
   // A new fetch that has ended, or the time is over.
   void wait(int64_t timeout_ns);
@@ -61,6 +74,12 @@ class StoreTier {
             bool behind_fast_replay, TtlClass ttl_class);
   // The window state at the end of a block, exact and so good for everyone; lives shortly. Not written twice.
   void save_tail(const std::string& tenant_salt, const BlockKey& key, const TailBytes& bytes);
+  // The same of a whole sequence in the block behind that one.
+  void save_full(const std::string& tenant_salt, const BlockKey& key, std::vector<uint8_t> bytes);
+  bool has_full(const std::string& tenant_salt, const BlockKey& key);
+  // Keeps what is and will be stored of these blocks beyond its time, until it is asked for the opposite. False when
+  // too much is pinned already.
+  bool pin(std::span<const BlockKey> keys, bool is_pinned);
   bool has(const std::string& tenant_salt, std::span<const BlockKey> keys, bool exact_only);
 
   BlockStore& store() { return store_; }
@@ -75,7 +94,8 @@ class StoreTier {
   };
   void read_blocks(Order& order);
   void read_tail(Order& order);
-  const StoreScope& scope_of(const std::string& tenant_salt);
+  void read_full(Order& order);
+  StoreScope& scope_of(const std::string& tenant_salt);
   void run();
 
   BlockStore& store_;

@@ -26,18 +26,20 @@ class StoreTierTest : public testing::Test {
     store_.reset();
     std::filesystem::remove_all(root_);
   }
-  void open(const std::string& revision) {
+  void open(const std::string& revision, uint32_t cache_format = 1) {
     tier_.reset();
     store_.reset();
     std::vector<std::unique_ptr<ShardDevice>> devices;
     devices.push_back(std::move(open_dir({.path = root_})).value());
     store_ = std::move(BlockStore::open({}, std::move(devices), clock_)).value();
-    tier_ = std::make_unique<StoreTier>(*store_, StoreTierOptions{.block_bytes = kBytes, .model_revision = revision});
+    tier_ = std::make_unique<StoreTier>(
+        *store_, StoreTierOptions{.block_bytes = kBytes, .model_revision = revision, .cache_format = cache_format});
   }
-  static std::vector<BlockKey> keys(const std::string& salt, const std::string& revision, int64_t num_blocks) {
+  static std::vector<BlockKey> keys(const std::string& salt, const std::string& revision, int64_t num_blocks,
+                                    uint32_t cache_format = 1) {
     std::vector<TokenId> tokens;
     for (TokenId i = 0; i < num_blocks * kBlockKeyTokens; ++i) tokens.push_back(i % 1000);
-    return BlockKeyChain({salt, revision, 1}).extend(tokens);
+    return BlockKeyChain({salt, revision, cache_format}).extend(tokens);
   }
   static std::vector<uint8_t> bytes(Range blocks) {
     std::vector<uint8_t> out;
@@ -63,13 +65,13 @@ class StoreTierTest : public testing::Test {
 TEST_F(StoreTierTest, FetchesWhatIsMissingBehindThePresentBlocks) {
   const auto chain = keys("a", "model", 40);
   StoreMiss reason{};
-  EXPECT_FALSE(tier_->start(1, "a", chain, 0, 40, 0, false, reason));
+  EXPECT_FALSE(tier_->start(1, {.tenant_salt = "a", .keys = chain, .num_usable = 40}, reason));
   EXPECT_EQ(reason, StoreMiss::kNeverStored);
   tier_->save("a", chain, {0, 10}, bytes({0, 10}), false, TtlClass::kChat);
   tier_->save("a", chain, {10, 36}, bytes({10, 36}), true, TtlClass::kChat);
   store_->flush();
   open("model");  // and after a restart
-  ASSERT_TRUE(tier_->start(2, "a", chain, 7, 39, 0, false, reason));
+  ASSERT_TRUE(tier_->start(2, {.tenant_salt = "a", .keys = chain, .num_present = 7, .num_usable = 39}, reason));
   const StoreFetch fetch = fetched();
   EXPECT_EQ(fetch.ticket, 2u);
   EXPECT_EQ(fetch.blocks, (Range{7, 36}));
@@ -85,7 +87,7 @@ TEST_F(StoreTierTest, ExactPromptsStopBeforeBlocksBehindAFastReplay) {
   tier_->save("a", chain, {10, 20}, bytes({10, 20}), true, TtlClass::kChat);
   store_->flush();
   StoreMiss reason{};
-  ASSERT_TRUE(tier_->start(1, "a", chain, 0, 20, 0, true, reason));
+  ASSERT_TRUE(tier_->start(1, {.tenant_salt = "a", .keys = chain, .num_usable = 20, .exact_only = true}, reason));
   EXPECT_EQ(fetched().blocks, (Range{0, 10}));
   EXPECT_EQ(reason, StoreMiss::kReplay);
 }
@@ -101,7 +103,9 @@ TEST_F(StoreTierTest, ATailComesWithTheBlocksBeforeIt) {
   open("model");
   StoreMiss reason{};
   for (const auto& [num_tail_max, expected] : {std::pair<int64_t, int64_t>{20, 18}, {17, 12}, {11, 0}, {0, 0}}) {
-    ASSERT_TRUE(tier_->start(1, "a", chain, 0, 20, num_tail_max, true, reason));
+    ASSERT_TRUE(tier_->start(
+        1, {.tenant_salt = "a", .keys = chain, .num_usable = 20, .num_tail_max = num_tail_max, .exact_only = true},
+        reason));
     const StoreFetch fetch = fetched();
     EXPECT_EQ(fetch.blocks, (Range{0, 20}));
     ASSERT_EQ(fetch.tail.has_value(), expected > 0);
@@ -113,7 +117,8 @@ TEST_F(StoreTierTest, ATailComesWithTheBlocksBeforeIt) {
   const auto other = keys("b", "model", 20);
   tier_->save("b", other, {0, 20}, bytes({0, 20}), false, TtlClass::kAgent);
   store_->flush();
-  ASSERT_TRUE(tier_->start(2, "b", other, 0, 20, 20, true, reason));
+  ASSERT_TRUE(tier_->start(
+      2, {.tenant_salt = "b", .keys = other, .num_usable = 20, .num_tail_max = 20, .exact_only = true}, reason));
   EXPECT_FALSE(fetched().tail);
 }
 
@@ -122,9 +127,60 @@ TEST_F(StoreTierTest, OtherTenantsAndModelsNeverHit) {
   tier_->save("a", chain, {0, 20}, bytes({0, 20}), false, TtlClass::kChat);
   store_->flush();
   StoreMiss reason{};
-  EXPECT_FALSE(tier_->start(1, "b", keys("b", "model", 20), 0, 20, 0, false, reason));
+  const auto keys_b = keys("b", "model", 20), keys_other = keys("a", "other", 20);
+  EXPECT_FALSE(tier_->start(1, {.tenant_salt = "b", .keys = keys_b, .num_usable = 20}, reason));
   open("other");
-  EXPECT_FALSE(tier_->start(2, "a", keys("a", "other", 20), 0, 20, 0, false, reason));
+  EXPECT_FALSE(tier_->start(2, {.tenant_salt = "a", .keys = keys_other, .num_usable = 20}, reason));
+}
+
+// By the keys, which hold the format; and by the rows' headers, were a key ever the same.
+TEST_F(StoreTierTest, AnotherCacheFormatNeverHits) {
+  const auto chain = keys("a", "model", 20), newer = keys("a", "model", 20, 2);
+  tier_->save("a", chain, {0, 20}, bytes({0, 20}), false, TtlClass::kChat);
+  store_->flush();
+  open("model", 2);
+  StoreMiss reason{};
+  EXPECT_FALSE(tier_->start(1, {.tenant_salt = "a", .keys = newer, .num_usable = 20}, reason));
+  EXPECT_EQ(reason, StoreMiss::kNeverStored);
+  ASSERT_TRUE(tier_->start(2, {.tenant_salt = "a", .keys = chain, .num_usable = 20}, reason));
+  const StoreFetch fetch = fetched();
+  EXPECT_EQ(fetch.blocks, (Range{0, 0}));
+  EXPECT_EQ(fetch.reason, StoreMiss::kLayout);
+}
+
+TEST_F(StoreTierTest, AMissOfATenantWhoseDataWasDeletedSaysSo) {
+  const auto chain = keys("new salt", "model", 20);
+  StoreMiss reason{};
+  EXPECT_FALSE(tier_->start(1, {.tenant_salt = "new salt", .tenant_was_deleted = true, .keys = chain, .num_usable = 20},
+                            reason));
+  EXPECT_EQ(reason, StoreMiss::kTenant);
+}
+
+// A whole state is of use only where all blocks before it are there, and to exact prompts only.
+TEST_F(StoreTierTest, AWholeStateComesWithTheBlocksBeforeIt) {
+  const auto chain = keys("a", "model", 20);
+  tier_->save("a", chain, {0, 10}, bytes({0, 10}), false, TtlClass::kAgent);
+  const std::vector<uint8_t> state(5000, 7);
+  tier_->save_full("a", chain[9], state);
+  store_->flush();
+  EXPECT_TRUE(tier_->has_full("a", chain[9]));
+  EXPECT_FALSE(tier_->has_full("b", chain[8]));
+  StoreMiss reason{};
+  ASSERT_TRUE(tier_->start(1, {.tenant_salt = "a", .keys = chain, .num_usable = 20, .exact_only = true}, reason));
+  StoreFetch fetch = fetched();
+  EXPECT_EQ(fetch.blocks, (Range{0, 10}));
+  EXPECT_EQ(fetch.num_full_blocks, 10);
+  EXPECT_EQ(fetch.full, state);
+  // Also where the blocks are at hand already.
+  ASSERT_TRUE(tier_->start(
+      2, {.tenant_salt = "a", .keys = chain, .num_present = 10, .num_usable = 20, .exact_only = true}, reason));
+  fetch = fetched();
+  EXPECT_EQ(fetch.blocks, (Range{10, 10}));
+  EXPECT_EQ(fetch.full, state);
+  ASSERT_TRUE(tier_->start(3, {.tenant_salt = "a", .keys = chain, .num_usable = 20}, reason));
+  EXPECT_TRUE(fetched().full.empty());
+  ASSERT_TRUE(tier_->start(4, {.tenant_salt = "a", .keys = chain, .num_usable = 9, .exact_only = true}, reason));
+  EXPECT_TRUE(fetched().full.empty());
 }
 
 TEST_F(StoreTierTest, AGainOfOneBlockIsNotWorthAFetch) {
@@ -132,9 +188,9 @@ TEST_F(StoreTierTest, AGainOfOneBlockIsNotWorthAFetch) {
   tier_->save("a", chain, {0, 20}, bytes({0, 20}), false, TtlClass::kChat);
   store_->flush();
   StoreMiss reason{};
-  EXPECT_FALSE(tier_->start(1, "a", chain, 19, 20, 0, false, reason));
-  EXPECT_FALSE(tier_->start(1, "a", chain, 0, 1, 0, false, reason));
-  EXPECT_TRUE(tier_->start(1, "a", chain, 18, 20, 0, false, reason));
+  EXPECT_FALSE(tier_->start(1, {.tenant_salt = "a", .keys = chain, .num_present = 19, .num_usable = 20}, reason));
+  EXPECT_FALSE(tier_->start(1, {.tenant_salt = "a", .keys = chain, .num_usable = 1}, reason));
+  EXPECT_TRUE(tier_->start(1, {.tenant_salt = "a", .keys = chain, .num_present = 18, .num_usable = 20}, reason));
 }
 
 }  // namespace deepinfer

@@ -36,6 +36,7 @@ struct RowLimits {
   int64_t window_begin = 0;          // SWA KV below is not read by layers up to and including the last kv source
   int64_t decoder_window_begin = 0;  // ... by the layers after it and by the draft layers
   int64_t global_kv_begin = 0;       // rows below do not write global KV: it is in the blocks already
+  bool operator==(const RowLimits&) const = default;
 };
 
 struct BatchSequence {

@@ -210,6 +210,9 @@ bool Scheduler::admit(Sequence& s, int64_t now_ns) {
   CHECK(s.state == SequenceState::kWaiting && s.blocks.num_blocks() == 0);
   if (s.snapshot) return resume_from_snapshot(s);
   if (s.awaited) return start_from_fork(s, now_ns);
+  if (s.request.resume) {
+    if (const auto started = start_from_record(s, now_ns)) return *started;
+  }
   const bool exact = s.request.replay == ReplayMode::kExact;
   const bool resumed = s.first_hit_tokens.has_value();
   int64_t num_keys = static_cast<int64_t>(s.keys.keys().size());
@@ -303,7 +306,9 @@ void Scheduler::release_blocks(Sequence& s) {
 
 void Scheduler::finish(Sequence& s, SequenceEnd reason, int64_t now_ns) {
   CHECK(s.state != SequenceState::kFinished);
+  if (reason == SequenceEnd::kStop || reason == SequenceEnd::kLength) hand_over(s);
   drop_snapshot(s);
+  drop_record(s);
   hand_prompt_on(s);
   if (s.awaited) leave_fork(s);
   s.state = SequenceState::kFinished;

@@ -191,6 +191,9 @@ class Scheduler {
   void drop_snapshot(Sequence& sequence);
   void take_lane(Sequence& sequence, SequenceState state);
   bool resume_from_snapshot(Sequence& sequence);
+  std::optional<bool> start_from_record(Sequence& sequence, int64_t now_ns);  // nullopt: it starts as others do
+  void drop_record(Sequence& sequence);
+  void hand_over(const Sequence& sequence);
   void await_prompt(Sequence& choice);
   bool awaits_prompt(const Sequence& sequence) const;
   void fork_prompt(Sequence& sequence);

@@ -73,6 +73,71 @@ bool Scheduler::resume_from_snapshot(Sequence& s) {
   return true;
 }
 
+// ---- From one turn to the next ----
+
+// The caller's next step writes nothing below the position; full blocks travel by themselves.
+void Scheduler::hand_over(const Sequence& s) {
+  if (!s.request.hands_over || s.request.replay != ReplayMode::kExact || s.behind_fast_replay || s.lane < 0 ||
+      s.starts_lane || s.num_computed_tokens < kBlockTokens)
+    return;
+  const auto& blocks = s.blocks.blocks();
+  moves_.push_back({StateMove::Kind::kHandOver,
+                    {},
+                    s.request.id,
+                    s.lane,
+                    s.num_computed_tokens,
+                    s.limits,
+                    {blocks.begin() + s.num_computed_tokens / kBlockTokens,
+                     blocks.begin() + BlockTable::blocks_for(s.num_computed_tokens)}});
+}
+
+void Scheduler::drop_record(Sequence& s) {
+  if (!s.request.resume) return;
+  moves_.push_back({.kind = StateMove::Kind::kDrop, .snapshot = s.request.resume->snapshot, .id = s.request.id});
+  s.request.resume.reset();
+}
+
+// Goes on where an earlier turn ended. False when there is not enough room yet.
+std::optional<bool> Scheduler::start_from_record(Sequence& s, int64_t now_ns) {
+  const ResumePoint from = *s.request.resume;
+  CHECK(from.position < s.num_prompt_tokens());
+  const int64_t num_full = from.position / kBlockTokens;
+  PrefixHit hit =
+      cache_.lookup(std::span(s.keys.keys()).first(static_cast<size_t>(num_full)), s.num_prompt_tokens(), true);
+  loads_.insert(loads_.end(), hit.loads.begin(), hit.loads.end());
+  const bool is_whole = hit.num_tokens() == num_full * kBlockTokens && s.request.replay == ReplayMode::kExact;
+  const bool awaits_loads = hit.awaits_loads;
+  s.record.num_loaded_blocks += static_cast<int64_t>(hit.loads.size());
+  s.blocks = BlockTable(std::move(hit.blocks));
+  s.blocks.reserve(BlockTable::blocks_for(s.num_tokens_expected()));
+  if (!is_whole || !reserve(s, from.position + 1, false)) {
+    release_blocks(s);
+    if (is_whole && !(running_.empty() && num_steps_ == 0)) return false;  // somebody will make room
+    drop_record(s);
+    return std::nullopt;
+  }
+  s.num_computed_tokens = from.position;
+  s.num_published_blocks = num_full;
+  s.limits = {};
+  s.behind_fast_replay = false;
+  s.first_hit_tokens = num_full * kBlockTokens;
+  take_lane(s, SequenceState::kPrefill);
+  s.starts_lane = false;
+  s.awaits_loads = awaits_loads;
+  s.record.admitted_ns = now_ns;
+  s.record.num_cached_tokens = s.record.num_resumed_tokens = from.position;
+  const auto& blocks = s.blocks.blocks();
+  moves_.push_back({StateMove::Kind::kRestore,
+                    from.snapshot,
+                    s.request.id,
+                    s.lane,
+                    from.position,
+                    s.limits,
+                    {blocks.begin() + num_full, blocks.begin() + BlockTable::blocks_for(from.position)}});
+  drop_record(s);
+  return true;
+}
+
 // ---- One prompt for several choices ----
 
 void Scheduler::await_prompt(Sequence& choice) {

@@ -34,6 +34,10 @@ struct SequenceRequest {
   ReplayMode replay = ReplayMode::kFast;
   // The same prompt as that sequence's, which was submitted before: it is computed once, if that one has not ended.
   std::optional<SequenceId> prompt_of;
+  // Goes on there, where all blocks before it are hits; with exact replay only, for the state must be a cold run's. It
+  // is dropped when it is not needed any more.
+  std::optional<ResumePoint> resume;
+  bool hands_over = false;             // its state is handed over when it ends by itself, if a cold run's is the same
   std::optional<int64_t> deadline_ns;  // on the plan clock: ends with kDeadline
   std::optional<int64_t> ttft_ns_max;  // refuse at submit when the predicted time to first token is longer
 };
@@ -44,8 +48,9 @@ struct SequenceRecord {
   int64_t num_cached_tokens = 0;    // prefix hit at first admission
   int64_t num_replayed_tokens = 0;  // recomputed behind the hit
   MissReason miss_reason = MissReason::kNone;
-  int64_t num_tail_tokens = 0;  // the hit's windows were stored up to here: nothing before was replayed
-  std::string replay_reason;    // why a hit was not adopted
+  int64_t num_tail_tokens = 0;     // the hit's windows were stored up to here: nothing before was replayed
+  int64_t num_resumed_tokens = 0;  // it went on behind a stored state, all of its beginning
+  std::string replay_reason;       // why a hit was not adopted
   int64_t num_chunks = 0, num_steps = 0;
   int64_t num_drafted = 0, num_verified = 0, num_accepted = 0;
   int64_t num_preemptions = 0, num_loaded_blocks = 0;

@@ -6,6 +6,7 @@
 //   kSave     of the lane as it is after the newest step
 //   kRestore  into a lane that is admitted anew for `id`; the snapshot stays
 //   kDrop     the snapshot is not needed any more
+//   kHandOver of the lane of a sequence that has just ended, for whoever goes on behind it one day: no snapshot is kept
 // Plain values; thread: plan.
 #pragma once
 
@@ -20,7 +21,7 @@ namespace deepinfer {
 enum class SnapshotId : uint64_t {};
 
 struct StateMove {
-  enum class Kind { kSave, kRestore, kDrop };
+  enum class Kind { kSave, kRestore, kDrop, kHandOver };
   Kind kind{};
   SnapshotId snapshot{};
   SequenceId id{};
@@ -28,6 +29,12 @@ struct StateMove {
   int64_t position = 0;  // tokens computed
   RowLimits limits;
   std::vector<BlockId> blocks;  // whose bytes travel along, in order
+};
+
+// A state from outside, such as the end of an earlier turn, that a prompt begins with.
+struct ResumePoint {
+  SnapshotId snapshot{};  // known to whoever carries out the moves
+  int64_t position = 0;   // tokens computed; below the prompt's length
 };
 
 // How a sequence gives way when blocks run out: its work is thrown away and done again, or its state goes to host

@@ -79,6 +79,8 @@ void Answer::submit(uint32_t choice_idx) {
   request.sequence.media = prepared.media;
   request.sequence.tenant_salt = setup_.tenant_salt;
   request.ttl_class = setup_.ttl_class;
+  request.tenant_was_deleted = setup_.tenant_was_deleted;
+  request.pins = setup_.pins;
   request.sequence.max_output_tokens = prepared.max_tokens;
   request.sequence.stop_ids = ending_ids(prepared.sampling);
   request.sequence.replay = around_.replay;

@@ -52,7 +52,9 @@ struct AnswerSetup {
   bool explains_tokens = false;  // a stream tells each token's id, text and whether it was a draft
   bool keeps_reply = false;      // fills AnswerOutcome::body and message
   std::string tenant_salt;
-  TtlClass ttl_class = TtlClass::kChat;              // of what a store keeps of it
+  TtlClass ttl_class = TtlClass::kChat;  // of what a store keeps of it
+  bool tenant_was_deleted = false;       // as in LoopRequest, and the next
+  std::optional<bool> pins;
   HttpFields fields;                                 // of the response
   std::function<void(const AnswerOutcome&)> on_end;  // once
 };

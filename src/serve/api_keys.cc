@@ -43,6 +43,10 @@ Status read_member(const std::string& name, const Json& value, ApiKey& key) {
     key.is_admin = value.as_bool();
     return {};
   }
+  if (name == "pins" && value.is_bool()) {
+    key.may_pin = value.as_bool();
+    return {};
+  }
   if (name == "name" && value.is_string() && !value.as_string().empty()) {
     key.name = value.as_string();
     return {};

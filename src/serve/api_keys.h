@@ -20,6 +20,7 @@ struct ApiKey {
   std::string name;
   Sha256Digest digest{};
   bool is_admin = false;
+  bool may_pin = false;  // prompts in the store, beyond their time
   int64_t requests_per_minute = 0, tokens_per_minute = 0, concurrency = 0, context_tokens = 0;
 };
 

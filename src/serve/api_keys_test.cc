@@ -23,6 +23,7 @@ TEST(ApiKeysTest, FindsTheKeyWhoseDigestItIs) {
   EXPECT_EQ(found->name, "a");
   EXPECT_EQ(found->concurrency, 3);
   EXPECT_TRUE(found->is_admin);
+  EXPECT_FALSE(found->may_pin);
   EXPECT_EQ(keys.value().find("abd"), nullptr);
   EXPECT_EQ(keys.value().find(kAbc), nullptr);  // the digest is no key
 }

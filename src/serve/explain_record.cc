@@ -36,6 +36,7 @@ Json explain_record(const SequenceRecord& r, const SamplingParams& sampling) {
                       {"shared_tokens", r.num_shared_tokens},
                       {"replayed_tokens", r.num_replayed_tokens},
                       {"tail_tokens", r.num_tail_tokens},
+                      {"resumed_tokens", r.num_resumed_tokens},
                       {"cache_miss", std::string(to_string(r.miss_reason))},
                       {"store_tokens", r.num_store_tokens},
                       {"store_ms", static_cast<double>(r.store_wait_ns) * 1e-6},

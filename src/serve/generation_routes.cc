@@ -39,6 +39,17 @@ Refusal choose_ttl_class(const HttpRequest& request, const ChatRequest& chat, Tt
   return {};
 }
 
+// System prompts that must not run out: for keys that may, and where there are none.
+Refusal choose_pins(const HttpRequest& request, const ApiKey* key, std::optional<bool>& pins) {
+  const std::string_view asked = request.field("x-kv-pin");
+  if (asked.empty()) return {};
+  if (asked != "on" && asked != "off")
+    return request_error(400, fmt::format("x-kv-pin: expected on or off, found \"{}\"", asked));
+  if (key && !key->may_pin && !key->is_admin) return request_error(403, "This key may not pin prompts.");
+  pins = asked == "on";
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> Service::body_of(Call& call) {
@@ -181,6 +192,7 @@ void Service::run(std::shared_ptr<Call> call, Preparation prepare) {
               : request_error(body.status().code() == StatusCode::kUnimplemented ? 415 : 400, body.status().message());
     if (!refusal) refusal = check_key_context(*call, setup->request);
     if (!refusal) refusal = choose_ttl_class(call->request, setup->request.chat, setup->ttl_class);
+    if (!refusal) refusal = choose_pins(call->request, call->ticket->key(), setup->pins);
     setup->explains = !explains.empty();
     setup->explains_tokens = explains == "tokens";
     call->exchange->post([this, call, setup, refusal] {
@@ -197,7 +209,10 @@ void Service::begin_answer(const std::shared_ptr<Call>& call, AnswerSetup setup)
   call->ticket->begin_generation();
   const std::string& user = setup.request.chat.user;
   ServiceStore* const store = options_.limits.store;
-  setup.tenant_salt = store ? store->salt_of(call->ticket->owner(), user) : tenant_of(*call, user);
+  TenantSalt tenant{.salt = tenant_of(*call, user)};
+  if (store) tenant = store->salt_of(call->ticket->owner(), user);
+  setup.tenant_salt = std::move(tenant.salt);
+  setup.tenant_was_deleted = tenant.was_deleted;
   auto stored = std::move(setup.on_end);
   setup.on_end = [ticket = call->ticket, stored = std::move(stored)](const AnswerOutcome& outcome) {
     if (stored) stored(outcome);

@@ -26,6 +26,8 @@ struct LoopRequest {
   // How long a store keeps its blocks. The end of an agent's turn is also where its windows are kept: the next comes
   // soon.
   TtlClass ttl_class = TtlClass::kChat;
+  bool tenant_was_deleted = false;  // its owner's earlier data: misses say so
+  std::optional<bool> pins;         // at its end its prompt's blocks are kept beyond their time, or no longer
   // Set by the loop where there is a store: what came from it, how long that took, and why it ended where it did.
   int64_t num_store_tokens = 0, store_wait_ns = 0;
   std::string store_reason;           // empty: the store was not asked

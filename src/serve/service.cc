@@ -65,6 +65,11 @@ const Service::Route Service::kRoutes[] = {
     {"GET", "/", &Service::console, nullptr, true},
 };
 
+const Service::AdminAction Service::kAdminActions[] = {
+    {"/admin/drain", &Service::start_drain},
+    {"/admin/store/forget", &Service::forget_owner},
+};
+
 std::span<const Service::Route> Service::routes() { return kRoutes; }
 
 Service::Service(ServiceOptions options, const Clock& clock)
@@ -218,7 +223,7 @@ void Service::preflight(Call& call) const {
   response.fields.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE");
   response.fields.emplace_back(
       "Access-Control-Allow-Headers",
-      "authorization, content-type, x-api-key, x-request-id, x-explain, x-kv-class, traceparent, "
+      "authorization, content-type, x-api-key, x-request-id, x-explain, x-kv-class, x-kv-pin, traceparent, "
       "anthropic-version, anthropic-beta, openai-organization, openai-project");
   response.fields.emplace_back("Access-Control-Max-Age", "600");
   call.exchange->respond(std::move(response));
@@ -298,11 +303,12 @@ void Service::handle_admin(HttpRequest request, std::shared_ptr<HttpExchange> ex
   auto call = std::make_shared<Call>();
   bool path_known = false;
   const Route* route = find_route(request.method, request.path, call->rest, path_known);
-  const bool drains = request.method == "POST" && request.path == "/admin/drain";
+  const AdminAction* action = nullptr;
+  for (const AdminAction& one : kAdminActions)
+    if (request.method == "POST" && request.path == one.path) action = &one;
   call->route = route && route->is_admin ? route : nullptr;
-  call->ticket =
-      std::make_shared<RequestTicket>(request, drains ? "/admin/drain" : (call->route ? route->path : "other"), clock_,
-                                      RequestObservers{metrics_, history_, spans_.get()});
+  call->ticket = std::make_shared<RequestTicket>(request, action ? action->path : (call->route ? route->path : "other"),
+                                                 clock_, RequestObservers{metrics_, history_, spans_.get()});
   call->request = std::move(request);
   call->exchange = std::move(exchange);
   call->is_admin_port = true;
@@ -315,10 +321,7 @@ void Service::handle_admin(HttpRequest request, std::shared_ptr<HttpExchange> ex
       return refuse(*call, was_presented ? request_error(403, "This key may not use the admin port.")
                                          : request_error(401, "The admin port expects its key."));
   }
-  if (drains) {
-    drain();
-    return call->ticket->reply(*call->exchange, 200, "{\"draining\":true}");
-  }
+  if (action) return (this->*action->handler)(std::move(call));
   if (call->route == nullptr) return refuse(*call, request_error(404, "There is nothing at this path."));
   (this->*call->route->handler)(std::move(call));
 }

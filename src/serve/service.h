@@ -77,6 +77,8 @@ class Service {
   using Handler = void (Service::*)(std::shared_ptr<Call> call);
   using Preparation = Refusal (Service::*)(Call& call, const std::string& body, AnswerSetup& setup);
   struct Route;
+  struct AdminAction;
+  static const AdminAction kAdminActions[];
   static const Route kRoutes[];
   static std::span<const Route> routes();
 
@@ -101,6 +103,8 @@ class Service {
   void enqueue(std::shared_ptr<Call> call, std::function<void()> work);
 
   // Routes (service_routes.cc, generation_routes.cc).
+  void start_drain(std::shared_ptr<Call> call);
+  void forget_owner(std::shared_ptr<Call> call);
   void live(std::shared_ptr<Call> call);
   void ready(std::shared_ptr<Call> call);
   void metrics(std::shared_ptr<Call> call);

@@ -30,4 +30,10 @@ struct Service::Route {
   const char* operation = nullptr;  // its name in the OpenAPI document; null: not in there
 };
 
+// Of the admin port alone; posted.
+struct Service::AdminAction {
+  const char* path;
+  Handler handler;
+};
+
 }  // namespace deepinfer

@@ -52,6 +52,35 @@ void Service::openapi(std::shared_ptr<Call> call) {
                       to_json(openapi_document(operations, options_.version, options_.served_names)));
 }
 
+void Service::start_drain(std::shared_ptr<Call> call) {
+  drain();
+  call->ticket->reply(*call->exchange, 200, "{\"draining\":true}");
+}
+
+// Writing the file of salts waits for a disk: on a preparer's thread.
+void Service::forget_owner(std::shared_ptr<Call> call) {
+  enqueue(call, [this, call] {
+    Json request;
+    bool was_there = false;
+    const auto forget = [&]() -> Refusal {
+      if (Refusal refusal = read_json_body(*call, request)) return refusal;
+      const Json* const owner = request.find("owner");
+      if (!owner || !owner->is_string()) return request_error(400, "expected the name of a key", "owner");
+      if (!options_.limits.store) return request_error(404, "This service has no store.");
+      const auto forgotten = options_.limits.store->forget(owner->as_string());
+      if (!forgotten.ok()) return request_error_of(forgotten.status());
+      was_there = forgotten.value();
+      return {};
+    };
+    Refusal refusal = forget();
+    if (!refusal && !was_there) refusal = request_error(404, "Nothing is stored of this owner.", "owner");
+    call->exchange->post([this, call, refusal] {
+      if (refusal) return refuse(*call, *refusal);
+      call->ticket->reply(*call->exchange, 200, "{\"forgotten\":true}");
+    });
+  });
+}
+
 // Everybody's for the admin port and where there are no keys; a key sees its own.
 void Service::recent_requests(std::shared_ptr<Call> call) {
   const bool sees_all = call->is_admin_port || !call->ticket->key();

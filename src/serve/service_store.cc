@@ -44,6 +44,7 @@ void append_traffic(std::string& out, const StoreStats& s) {
   one(out, "deepinfer_store_degraded_reads_total", "counter", "Reads with a shard missing.", n(s.num_degraded_reads));
   one(out, "deepinfer_store_damaged_shards_total", "counter", "Rows whose bytes were wrong.", n(s.num_damaged_shards));
   one(out, "deepinfer_store_repaired_total", "counter", "Extents mended.", n(s.num_repaired));
+  one(out, "deepinfer_store_pinned_blocks", "gauge", "Blocks kept beyond their time.", n(s.num_pins));
   one(out, "deepinfer_store_read_seconds_p99", "gauge", "99th percentile of recent reads.", n(s.read_p99_ns) * 1e-9);
 }
 
@@ -73,11 +74,18 @@ Result<std::unique_ptr<ServiceStore>> ServiceStore::open(const ServiceStoreOptio
   return service;
 }
 
-std::string ServiceStore::salt_of(const std::string& owner, const std::string& user) {
+TenantSalt ServiceStore::salt_of(const std::string& owner, const std::string& user) {
   auto salt = tenants_.salt_of(owner);
   // Without a salt that can be kept the data is this run's own: nobody else finds it, and it expires.
-  const std::string secret = salt.ok() ? salt.value().salt : "unsaved " + owner;
-  return secret + '\0' + user;
+  TenantSalt tenant = salt.ok() ? salt.value() : TenantSalt{.salt = "unsaved " + owner};
+  tenant.salt += '\0' + user;
+  return tenant;
+}
+
+Result<bool> ServiceStore::forget(const std::string& owner) {
+  ASSIGN_OR_RETURN(const std::optional<std::string> salt, tenants_.drop(owner));
+  if (salt) store_->forget_tenant(scope_tags({.tenant_salt = *salt}));
+  return salt.has_value();
 }
 
 std::string store_metrics(const BlockStore& store) {

@@ -27,7 +27,10 @@ class ServiceStore {
   BlockStore& blocks() { return *store_; }
   const BlockStore& blocks() const { return *store_; }
   // What goes into the keys instead of the owner's name, which others could guess. `user` parts the data of one owner.
-  std::string salt_of(const std::string& owner, const std::string& user);
+  TenantSalt salt_of(const std::string& owner, const std::string& user);
+  // All of an owner's data, of whatever `user`: from now on nobody finds it, and later misses say why. False when there
+  // is none. Errors: unavailable (the salt could not be taken out of its file).
+  Result<bool> forget(const std::string& owner);
 
  private:
   ServiceStore(StoreTenants tenants) : tenants_(std::move(tenants)) {}

@@ -27,7 +27,10 @@ class SnapshotStore {
 
   // The saves among `moves`: before anything writes the lanes and blocks they name.
   Status save(std::span<const StateMove> moves, const Describe& describe);
-  // The rest, in order.
+  // Of a state from outside, which check_sequence_frame() took: for a kRestore to come.
+  void adopt(SnapshotId snapshot, std::vector<uint8_t> frame);
+  void drop(SnapshotId snapshot);
+  // The restores and drops, in order.
   Status restore(std::span<const StateMove> moves, const Admit& admit);
 
   int64_t num_bytes() const { return num_bytes_; }  // held now

@@ -88,8 +88,10 @@ void StepLoop::take_inbox() {
 
 void StepLoop::accept(Arrival arrival) {
   SequenceRequest sequence = arrival.request.sequence;
+  sequence.hands_over = options_.store && arrival.request.ttl_class == TtlClass::kAgent;
   if (options_.ttft_ns_max > 0 && !sequence.ttft_ns_max) sequence.ttft_ns_max = options_.ttft_ns_max;
   if (const Status taken = scheduler_.submit(std::move(sequence), clock_.monotonic_ns()); !taken.ok()) {
+    if (arrival.request.sequence.resume) snapshots_.drop(arrival.request.sequence.resume->snapshot);
     arrival.on_update({.id = arrival.id, .tokens = {}, .logprobs = {}, .finished = {}, .refused = taken});
     return;
   }
@@ -215,6 +217,7 @@ void StepLoop::deliver(const std::vector<SequenceDelta>& deltas) {
                     .record = record ? &*record : nullptr});
     if (!delta.finished) continue;
     save_tails(live);
+    pin_prompt(live);
     live_.erase(at);
   }
 }

@@ -109,6 +109,9 @@ class StepLoop final : public TokenSource {
   Result<int64_t> adopt(const StoreFetch& fetch);
   Status save_published();
   void save_tails(const Live& live);
+  void pin_prompt(const Live& live);
+  Status hand_over(const StateMove& move);
+  void resume_behind(StoreFetch& fetch, LoopRequest& request);
   void note_root(const LoopRequest& request);
   bool cancel_fetch(SequenceId id);
   Flight& flight(int64_t i) { return flights_[static_cast<size_t>((first_flight_ + i) % Scheduler::kStepsMax)]; }

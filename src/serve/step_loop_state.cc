@@ -61,10 +61,13 @@ Status StepLoop::move_state() {
   return {};
 }
 
-// Behind a commit: the state of a prompt that other choices wait for, before its lane goes to someone else.
+// Behind a commit: the state of a prompt that other choices wait for and those of turns that ended, before their lanes
+// go to someone else.
 Status StepLoop::save_forks() {
   const std::vector<StateMove> moves = scheduler_.take_state_moves();
   TRY(snapshots_.save(moves, [this](SequenceId id) { return describe(id); }));
+  for (const StateMove& move : moves)
+    if (move.kind == StateMove::Kind::kHandOver) TRY(hand_over(move));
   return snapshots_.restore(moves, [](SequenceId, int32_t) { return internal_error("a restore outside a plan"); });
 }
 

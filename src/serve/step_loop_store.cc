@@ -5,9 +5,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "serve/step_loop.h"
 
 namespace deepinfer {
+namespace {
+constexpr uint64_t kSnapshotsFromOutside = uint64_t{1} << 63;  // the scheduler counts its own from 1
+}
 
 // True when the arrival waits now. A choice that shares another's prompt goes where that one went.
 bool StepLoop::fetch_first(Arrival& arrival) {
@@ -30,8 +34,15 @@ bool StepLoop::fetch_first(Arrival& arrival) {
       useful_tails(engine_.replay_geometry(), request.replay, num_usable * kBlockTokens, num_prompt);
   const int64_t num_tail_max = cache_.tails().is_on() && !tails.empty() ? tails.best / kBlockTokens : 0;
   StoreMiss reason = StoreMiss::kNone;
-  const bool started = options_.store->start(index(arrival.id), request.tenant_salt, keys, num_present, num_usable,
-                                             num_tail_max, exact, reason);
+  const bool started = options_.store->start(index(arrival.id),
+                                             {.tenant_salt = request.tenant_salt,
+                                              .tenant_was_deleted = arrival.request.tenant_was_deleted,
+                                              .keys = keys,
+                                              .num_present = num_present,
+                                              .num_usable = num_usable,
+                                              .num_tail_max = num_tail_max,
+                                              .exact_only = exact},
+                                             reason);
   arrival.request.store_reason = std::string(to_string(reason));
   if (!started) return false;
   const uint64_t id = index(arrival.id);
@@ -41,7 +52,7 @@ bool StepLoop::fetch_first(Arrival& arrival) {
 
 Status StepLoop::finish_fetches() {
   if (!options_.store) return {};
-  for (const StoreFetch& fetch : options_.store->take_finished()) {
+  for (StoreFetch& fetch : options_.store->take_finished()) {
     const auto at = fetching_.find(fetch.ticket);
     if (at == fetching_.end()) continue;  // cancelled meanwhile
     Fetching waiting = std::move(at->second);
@@ -51,6 +62,7 @@ Status StepLoop::finish_fetches() {
     waiting.arrival.request.num_store_tokens = num_blocks * kBlockTokens;
     waiting.arrival.request.store_wait_ns = clock_.monotonic_ns() - waiting.begin_ns;
     waiting.arrival.request.store_reason = std::string(to_string(fetch.reason));
+    if (!fetch.full.empty()) resume_behind(fetch, waiting.arrival.request);
     accept(std::move(waiting.arrival));
     for (Arrival& follower : waiting.followers) accept(std::move(follower));
   }
@@ -149,6 +161,61 @@ void StepLoop::save_tails(const Live& live) {
       options_.store->save_tail(request.tenant_salt, key, tail->bytes);
       break;
     }
+}
+
+void StepLoop::pin_prompt(const Live& live) {
+  if (!options_.store || !live.request.pins) return;
+  const SequenceRequest& request = live.request.sequence;
+  BlockKeyChain chain({request.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
+  if (!options_.store->pin(chain.extend(request.prompt, request.media), *live.request.pins))
+    log_line(LogLevel::kWarning, "a prompt was not pinned: too much is", {});
+}
+
+// The end of an agent's turn, whole: its next turn goes on right there. In exact mode that saves the replay of
+// 128 + (k - 1) * 127 rows for k decoder layers, where a tail spares the encoder's alone; in fast mode it would spare
+// 128 rows, and a state that depends on where a turn began is no cold run's. A state whose windows are cut short or are
+// not held any more is none.
+Status StepLoop::hand_over(const StateMove& move) {
+  const int64_t window_begin = std::max<int64_t>(0, move.position - engine_.replay_geometry().window);
+  const RowLimits& limits = move.limits;
+  if (std::max({limits.window_begin, limits.decoder_window_begin, limits.decoder_begin}) > window_begin) return {};
+  SequenceFrame frame = describe(move.id);
+  for (const SequenceDelta& delta : deltas_)  // of the step that ended it, not delivered yet
+    if (delta.id == move.id) frame.tokens.insert(frame.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+  CHECK(static_cast<int64_t>(frame.tokens.size()) >= move.position);
+  frame.tokens.resize(static_cast<size_t>(move.position));
+  const SequenceRequest& request = live_.at(index(move.id)).request.sequence;
+  frame.num_prompt_tokens = std::min(frame.num_prompt_tokens, move.position);
+  frame.model = options_.scheduler.model_revision;
+  frame.moment = {move.position, {}};
+  BlockKeyChain chain({request.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
+  const BlockKey key = chain.extend(frame.tokens, request.media).back();
+  if (options_.store->has_full(request.tenant_salt, key)) return {};
+  auto bytes = export_sequence(engine_, move.lane, std::move(frame), move.blocks);
+  if (bytes.ok()) options_.store->save_full(request.tenant_salt, key, std::move(bytes).value());
+  return bytes.ok() || bytes.status().code() == StatusCode::kInvalidArgument ? Status() : bytes.status();
+}
+
+// Only behind the very tokens that the prompt begins with. Whatever does not fit is left: the prompt is hit or
+// computed.
+void StepLoop::resume_behind(StoreFetch& fetch, LoopRequest& request) {
+  const auto decoded = decode_sequence_frame(fetch.full);
+  if (!decoded.ok()) return;
+  const SequenceFrame& frame = decoded.value();
+  SequenceRequest& sequence = request.sequence;
+  const int64_t position = frame.moment.position;
+  const bool fits = frame.kind == LaneRecordKind::kFull && frame.moment == LaneMoment{position, {}} &&
+                    position / kBlockTokens == fetch.num_full_blocks &&
+                    position < static_cast<int64_t>(sequence.prompt.size()) &&
+                    frame.num_blocks == BlockTable::blocks_for(position) - fetch.num_full_blocks &&
+                    static_cast<int64_t>(frame.tokens.size()) >= position &&
+                    std::equal(frame.tokens.begin(), frame.tokens.begin() + position, sequence.prompt.begin());
+  const bool has_image = std::ranges::any_of(sequence.media, [&](const MediaSpan& span) {
+    return span.begin < position && span.end > fetch.num_full_blocks * kBlockTokens;  // its key holds no digest of it
+  });
+  if (!fits || has_image || !check_sequence_frame(frame, engine_, options_.scheduler.model_revision).ok()) return;
+  sequence.resume = ResumePoint{static_cast<SnapshotId>(kSnapshotsFromOutside | index(sequence.id)), position};
+  snapshots_.adopt(sequence.resume->snapshot, std::move(fetch.full));
 }
 
 // Whose a chain is follows from its first block, which no two tenants share.

@@ -134,6 +134,9 @@ TEST_F(StepLoopStore, AnAgentsNextTurnGoesOnBehindAStoredTailAfterARestart) {
       StoredRun first(folder);
       const LoopOutput answer = first.run(turn({}, 250, 14));
       before.insert(before.end(), answer.tokens.begin(), answer.tokens.end());
+      // Sent back changed: the whole state at the turn's end, which has all tokens but the last, does not fit.
+      TokenId& changed = before[before.size() - 2];
+      changed = (changed + 1) % 500;
     }
     EXPECT_EQ(classes_on_disk(folder), is_agent ? (std::set{TtlClass::kAgent, TtlClass::kTail}) : std::set{ttl_class});
     const std::vector<TokenId> cold = LoopRun().run(turn(before, 60, 24)).tokens;
@@ -144,6 +147,50 @@ TEST_F(StepLoopStore, AnAgentsNextTurnGoesOnBehindAStoredTailAfterARestart) {
     EXPECT_EQ(output.record.num_tail_tokens, is_agent ? 256 : 0);
     EXPECT_EQ(output.record.num_replayed_tokens > 0 || output.record.num_cached_tokens == 0, !is_agent);
   }
+}
+
+// The whole state at the end of an agent's turn outlives the service, too: in exact mode its next turn computes what is
+// new, where a hit without it runs 128 + (k - 1) * 127 rows again. Other tokens behind the last block, a chat, and fast
+// replay go the old way.
+TEST_F(StepLoopStore, AnAgentsNextTurnGoesOnWhereTheLastOneEnded) {
+  const auto turn = [](std::vector<TokenId> before, int64_t num_more, int64_t num_output) {
+    LoopRequest request = loop_request(50 + before.size(), num_more, num_output);
+    request.sequence.replay = ReplayMode::kExact;
+    request.sequence.tenant_salt = "red";
+    request.ttl_class = TtlClass::kAgent;
+    request.sequence.prompt.insert(request.sequence.prompt.begin(), before.begin(), before.end());
+    return request;
+  };
+  std::vector<TokenId> before = turn({}, 420, 0).sequence.prompt;
+  {
+    StoredRun first(folder);
+    const LoopOutput answer = first.run(turn({}, 420, 30));
+    before.insert(before.end(), answer.tokens.begin(), answer.tokens.end());
+    const LoopOutput next = first.run(turn(before, 50, 20));  // the same service knows it, too
+    EXPECT_EQ(next.record.num_resumed_tokens, 449);
+    EXPECT_EQ(next.tokens, LoopRun().run(turn(before, 50, 20)).tokens);
+  }
+  const std::vector<TokenId> cold = LoopRun().run(turn(before, 60, 24)).tokens;
+  {
+    StoredRun second(folder);
+    const LoopOutput output = second.run(turn(before, 60, 24));
+    EXPECT_EQ(output.tokens, cold);
+    EXPECT_EQ(output.record.num_resumed_tokens, 449);  // the last token of 450 was never computed
+    EXPECT_EQ(output.record.num_cached_tokens, 449);
+    EXPECT_EQ(output.record.num_replayed_tokens, 0);
+  }
+  const std::vector<TokenId> same_blocks(before.begin(), before.begin() + 384);
+  {
+    StoredRun third(folder);
+    const LoopOutput output = third.run(turn(same_blocks, 126, 24));
+    EXPECT_EQ(output.tokens, LoopRun().run(turn(same_blocks, 126, 24)).tokens);
+    EXPECT_EQ(output.record.num_resumed_tokens, 0);
+    EXPECT_EQ(output.record.num_store_tokens, 384);
+  }
+  StoredRun fourth(folder);
+  LoopRequest fast = turn(before, 60, 24);
+  fast.sequence.replay = ReplayMode::kFast;
+  EXPECT_EQ(fourth.run(std::move(fast)).record.num_resumed_tokens, 0);
 }
 
 TEST_F(StepLoopStore, DamageOnDiskCostsTimeAndNoToken) {

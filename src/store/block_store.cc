@@ -34,8 +34,8 @@ Result<std::unique_ptr<BlockStore>> BlockStore::open(const StoreOptions& options
   ASSIGN_OR_RETURN(std::vector<PlacementGroup> groups,
                    balanced_groups(nodes, options.num_groups, options.num_data_shards + options.num_parity_shards));
   std::unique_ptr<BlockStore> store(new BlockStore(options, std::move(devices), clock));
-  store->groups_ = std::move(groups);
-  ASSIGN_OR_RETURN(Recovered recovered, recover_store(store->io(), store->groups_, store->index_));
+  ASSIGN_OR_RETURN(Recovered recovered, recover_store(store->io(), groups, store->index_));
+  store->groups_ = std::move(groups);  // from here on it is open, and writes when it goes
   for (SegmentState& segment : recovered.segments) store->segments_.add(std::move(segment));
   store->pins_.insert(recovered.pins.begin(), recovered.pins.end());
   store->deleted_tenants_.insert(recovered.deleted_tenants.begin(), recovered.deleted_tenants.end());
@@ -325,17 +325,20 @@ void BlockStore::merge_cells(const StoreRequest& request, std::span<const uint8_
   }
 }
 
-int64_t BlockStore::pin(std::span<const BlockKey> keys) {
+// An extent is known by its first block, and which one that is changes when extents are merged: so all blocks are
+// noted.
+bool BlockStore::pin(std::span<const BlockKey> keys) {
   const std::lock_guard lock(mutex_);
-  const PrefixMatch match = index_.longest_prefix(keys, false);
-  for (const ExtentMatch& extent : match.extents) pins_.insert(extent.record.key);
+  if (pins_.size() + keys.size() > kPinsMax) return false;
+  pins_.insert(keys.begin(), keys.end());
   last_checkpoint_ns_ = 0;  // remember it soon
-  return match.num_blocks;
+  return true;
 }
 
 void BlockStore::unpin(std::span<const BlockKey> keys) {
   const std::lock_guard lock(mutex_);
   for (const BlockKey& key : keys) pins_.erase(key);
+  last_checkpoint_ns_ = 0;
 }
 
 StoreStats BlockStore::stats() const {

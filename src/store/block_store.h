@@ -40,6 +40,8 @@ struct StoreOptions {
   uint64_t writer = 0;     // 0 = from the operating system's entropy
 };
 
+inline constexpr size_t kPinsMax = size_t{1} << 20;  // blocks: 134 million tokens
+
 // Who asks and what the bytes mean; made by BlockStore::scope().
 struct StoreScope {
   ScopeTags tags;
@@ -144,8 +146,9 @@ class BlockStore {
   Record get_record(const StoreScope& scope, RecordKind kind, const BlockKey& key);
   bool holds_record(const StoreScope& scope, RecordKind kind, const BlockKey& key) const;  // memory only
 
-  // Keeps the stored prefix of this chain beyond its time, until unpinned. Returns the number of blocks pinned.
-  int64_t pin(std::span<const BlockKey> keys);
+  // Keeps what is and will be stored of these blocks beyond its time, until unpinned or its tenant is forgotten. False,
+  // and nothing is pinned, when that would be more than kPinsMax blocks in all.
+  bool pin(std::span<const BlockKey> keys);
   void unpin(std::span<const BlockKey> keys);
   // From now on lookups of this tenant miss with reason `tenant`.
   void forget_tenant(const ScopeTags& tags);

@@ -140,6 +140,11 @@ bool BlockStore::rewrite(const ExtentRecord& record) {
   std::vector<uint8_t> bytes;
   ExtentReadResult result = read_whole(record, bytes);
   if (result.reason != StoreMiss::kNone) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (deleted_tenants_.contains(result.header->scope.tenant))
+      return false;  // a pin holds nothing for who is forgotten
+  }
   return append_again(std::move(*result.header), std::move(bytes));
 }
 

@@ -378,7 +378,7 @@ TEST_F(StoreTest, PinsOutliveTheirTimeAndRestarts) {
   const Chain pinned = chain_of(19, 40), other = chain_of(20, 40);
   store(pinned, TtlClass::kAgent);
   store(other, TtlClass::kAgent);
-  EXPECT_EQ(store_->pin(pinned.keys), 40);
+  EXPECT_TRUE(store_->pin(pinned.keys));
   open(1);
   for (int day = 0; day < 10; ++day) {
     clock_->now_ns += kDayNs;
@@ -390,6 +390,31 @@ TEST_F(StoreTest, PinsOutliveTheirTimeAndRestarts) {
   clock_->now_ns += 4 * kDayNs;
   store_->maintain();
   EXPECT_EQ(reason(pinned), StoreMiss::kExpired);
+}
+
+TEST_F(StoreTest, APinHoldsNothingForATenantThatIsForgotten) {
+  open(1);
+  const Chain pinned = chain_of(19, 40);
+  store(pinned, TtlClass::kAgent);
+  EXPECT_TRUE(store_->pin(pinned.keys));
+  store_->forget_tenant(scope_tags(kScope));
+  clock_->now_ns += 4 * kDayNs;
+  store_->maintain();
+  EXPECT_EQ(store_->stats().num_bytes, 0);
+  EXPECT_EQ(reason(pinned), StoreMiss::kTenant);
+}
+
+TEST_F(StoreTest, TooManyPinsAreRefused) {
+  open(1);
+  std::vector<BlockKey> keys(kPinsMax);
+  Rng rng(1);  // keys are digests: their hash takes them as they come
+  for (BlockKey& key : keys) key = {rng.next_u64(), rng.next_u64()};
+  EXPECT_TRUE(store_->pin(keys));
+  const BlockKey one_more{0, 2};
+  EXPECT_FALSE(store_->pin({&one_more, 1}));
+  store_->unpin(keys);
+  EXPECT_TRUE(store_->pin({&one_more, 1}));
+  EXPECT_EQ(store_->stats().num_pins, 1);
 }
 
 TEST_F(StoreTest, OverFullShortensTheTimeToLive) {

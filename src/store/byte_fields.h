@@ -3,11 +3,13 @@
 // never passes the end: it remembers that it was asked to, and gives zeros from then on. Thread: one owner.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -28,6 +30,15 @@ class FieldWriter {
     CHECK(position_ + bytes.size() <= bytes_.size());
     if (!bytes.empty()) std::memcpy(bytes_.data() + position_, bytes.data(), bytes.size());
     position_ += bytes.size();
+  }
+  template <size_t N>
+  void put(const std::array<uint8_t, N>& bytes) {
+    put_bytes(bytes);
+  }
+  // What std::tie made of a struct's fields: one list says the layout for both directions.
+  template <typename... Ts>
+  void put_all(const std::tuple<Ts...>& fields) {
+    std::apply([this](const auto&... field) { (put(field), ...); }, fields);
   }
   size_t position() const { return position_; }
 
@@ -54,6 +65,18 @@ class FieldReader {
     }
     if (!into.empty()) std::memcpy(into.data(), bytes_.data() + position_, into.size());
     position_ += into.size();
+  }
+  template <typename T>
+  void get_into(T& value) {
+    value = get<T>();
+  }
+  template <size_t N>
+  void get_into(std::array<uint8_t, N>& bytes) {
+    get_bytes(bytes);
+  }
+  template <typename... Ts>
+  void get_all(std::tuple<Ts&...> fields) {
+    std::apply([this](auto&... field) { (get_into(field), ...); }, fields);
   }
   std::span<const uint8_t> rest() const { return bytes_.subspan(position_); }
   bool ok() const { return ok_; }  // nothing was read past the end

@@ -2,6 +2,7 @@
 // The checkpoint of the index: one page with length and checksum, then segments, records, pins, deleted tenants.
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 #include "base/check.h"
 #include "store/bulk_crc32c.h"
@@ -22,25 +23,14 @@ void append(std::vector<uint8_t>& out, T value) {
   out.insert(out.end(), bytes, bytes + sizeof value);
 }
 
-void append_segment(std::vector<uint8_t>& out, const SegmentState& segment) {
-  append(out, segment.head.id);
-  append(out, segment.head.group);
-  append(out, segment.head.ttl_class);
-  append(out, segment.head.bucket);
-  append(out, segment.head.writer);
-  append(out, segment.end);
-  append(out, segment.bytes_per_shard);
+auto fields_of(auto& segment) {
+  return std::tie(segment.head.id, segment.head.group, segment.head.ttl_class, segment.head.bucket, segment.head.writer,
+                  segment.end, segment.bytes_per_shard);
 }
 
 Result<SegmentState> read_segment(FieldReader& in) {
   SegmentState segment{.phase = SegmentState::Phase::kSealed};
-  segment.head.id = in.get<SegmentId>();
-  segment.head.group = in.get<uint32_t>();
-  segment.head.ttl_class = in.get<TtlClass>();
-  segment.head.bucket = in.get<int64_t>();
-  segment.head.writer = in.get<uint64_t>();
-  segment.end = in.get<int64_t>();
-  segment.bytes_per_shard = in.get<int64_t>();
+  in.get_all(fields_of(segment));
   if (static_cast<int>(segment.head.ttl_class) >= kNumTtlClasses || segment.bytes_per_shard < 0)
     return corruption("checkpoint: a segment's field is out of range");
   return segment;
@@ -58,7 +48,10 @@ Result<uint64_t> read_count(FieldReader& in, size_t item_bytes) {
 std::vector<uint8_t> encode_checkpoint(const IndexCheckpoint& checkpoint) {
   std::vector<uint8_t> out(static_cast<size_t>(kPageBytes), 0);
   append(out, static_cast<uint64_t>(checkpoint.segments.size()));
-  for (const SegmentState& segment : checkpoint.segments) append_segment(out, segment);
+  for (const SegmentState& segment : checkpoint.segments) {
+    out.resize(out.size() + kSegmentBytes);
+    FieldWriter(std::span<uint8_t>(out).last(kSegmentBytes)).put_all(fields_of(segment));
+  }
   append(out, static_cast<uint64_t>(checkpoint.records.size()));
   for (const ExtentRecord& record : checkpoint.records) append_record(out, record);
   append(out, static_cast<uint64_t>(checkpoint.pins.size()));

@@ -4,17 +4,16 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/sha256.h"
-#include "store/bulk_crc32c.h"
-#include "store/byte_fields.h"
+#include "store/record_page.h"
 
 namespace deepinfer {
 namespace {
 
 constexpr uint64_t kMagic = 0x31574f5254584544;  // "DEXTROW1"
-constexpr size_t kCrcAt = static_cast<size_t>(kPageBytes) - 4;
 
 uint64_t tag_of(std::string_view label, std::string_view text) {
   Sha256 hash;
@@ -24,6 +23,17 @@ uint64_t tag_of(std::string_view label, std::string_view text) {
   uint64_t tag = 0;
   std::memcpy(&tag, digest.data(), sizeof tag);
   return tag;
+}
+
+// What stands in the page, in this order, for both directions.
+auto fields_of(auto& h) {
+  return std::tie(h.segment, h.offset, h.shard, h.num_data_shards, h.num_parity_shards, h.kind, h.ttl_class, h.cipher,
+                  h.block_bytes, h.first_block, h.fast_replay_mask, h.scope.tenant, h.scope.model, h.scope.cache_format,
+                  h.nonce);
+}
+auto stamp_fields_of(auto& block) {
+  return std::tie(block.key.high, block.key.low, block.first_token, block.last_token, block.block_crc, block.part_crc,
+                  block.cipher_tag);
 }
 
 Status check_fields(const RowHeader& h, uint32_t num_blocks) {
@@ -45,79 +55,28 @@ BlockKey record_key(RecordKind kind, const BlockKey& key) {
 }
 
 ScopeTags scope_tags(const KeyScope& scope) {
-  return {tag_of("tenant", scope.tenant_salt), tag_of("model", scope.model_revision), scope.cache_format};
+  // A zero byte parts the users of one tenant, who are forgotten together.
+  const std::string_view tenant = std::string_view(scope.tenant_salt).substr(0, scope.tenant_salt.find('\0'));
+  return {tag_of("tenant", tenant), tag_of("model", scope.model_revision), scope.cache_format};
 }
 
 void encode_row_header(const RowHeader& h, std::span<uint8_t> page) {
-  CHECK(page.size() == static_cast<size_t>(kPageBytes) && h.num_blocks() >= 1 && h.num_blocks() <= kExtentBlocks);
-  std::memset(page.data(), 0, page.size());
-  FieldWriter out(page);
-  out.put(kMagic);
-  out.put(kStoreLayout);
-  out.put(h.segment);
-  out.put(h.offset);
-  out.put(h.shard);
-  out.put(h.num_data_shards);
-  out.put(h.num_parity_shards);
-  out.put(h.kind);
-  out.put(h.ttl_class);
-  out.put(h.cipher);
-  out.put(h.block_bytes);
-  out.put(h.first_block);
-  out.put(h.fast_replay_mask);
-  out.put(h.scope.tenant);
-  out.put(h.scope.model);
-  out.put(h.scope.cache_format);
-  out.put_bytes(h.nonce);
+  CHECK(h.num_blocks() >= 1 && h.num_blocks() <= kExtentBlocks);
+  FieldWriter out = begin_page(page, kMagic);
+  out.put_all(fields_of(h));
   out.put(static_cast<uint32_t>(h.blocks.size()));
-  for (const BlockStamp& block : h.blocks) {
-    out.put(block.key.high);
-    out.put(block.key.low);
-    out.put(block.first_token);
-    out.put(block.last_token);
-    out.put(block.block_crc);
-    out.put(block.part_crc);
-    out.put_bytes(block.cipher_tag);
-  }
-  FieldWriter(page.subspan(kCrcAt)).put(bulk_crc32c(page.first(kCrcAt)));
+  for (const BlockStamp& block : h.blocks) out.put_all(stamp_fields_of(block));
+  finish_page(page);
 }
 
 Result<RowHeader> decode_row_header(std::span<const uint8_t> page) {
-  if (page.size() != static_cast<size_t>(kPageBytes)) return corruption("row header: cut short");
-  FieldReader in(page);
-  if (in.get<uint64_t>() != kMagic) return not_found("no row header here");
-  if (FieldReader(page.subspan(kCrcAt)).get<uint32_t>() != bulk_crc32c(page.first(kCrcAt)))
-    return corruption("row header: checksum");
-  if (const uint32_t layout = in.get<uint32_t>(); layout != kStoreLayout)
-    return unimplemented(fmt::format("row header: layout {}, this program reads {}", layout, kStoreLayout));
+  ASSIGN_OR_RETURN(FieldReader in, open_page(page, kMagic, "row header"));
   RowHeader h;
-  h.segment = in.get<SegmentId>();
-  h.offset = in.get<uint64_t>();
-  h.shard = in.get<uint8_t>();
-  h.num_data_shards = in.get<uint8_t>();
-  h.num_parity_shards = in.get<uint8_t>();
-  h.kind = in.get<RecordKind>();
-  h.ttl_class = in.get<TtlClass>();
-  h.cipher = in.get<uint8_t>();
-  h.block_bytes = in.get<uint32_t>();
-  h.first_block = in.get<uint32_t>();
-  h.fast_replay_mask = in.get<uint32_t>();
-  h.scope.tenant = in.get<uint64_t>();
-  h.scope.model = in.get<uint64_t>();
-  h.scope.cache_format = in.get<uint32_t>();
-  in.get_bytes(h.nonce);
+  in.get_all(fields_of(h));
   const uint32_t num_blocks = in.get<uint32_t>();
   TRY(check_fields(h, num_blocks));
   h.blocks.resize(num_blocks);
-  for (BlockStamp& block : h.blocks) {
-    block.key.high = in.get<uint64_t>();
-    block.key.low = in.get<uint64_t>();
-    block.first_token = in.get<TokenId>();
-    block.last_token = in.get<TokenId>();
-    block.block_crc = in.get<uint32_t>();
-    block.part_crc = in.get<uint32_t>();
-    in.get_bytes(block.cipher_tag);
-  }
+  for (BlockStamp& block : h.blocks) in.get_all(stamp_fields_of(block));
   CHECK(in.ok());  // 32 stamps fit a page
   return h;
 }

@@ -253,16 +253,31 @@ int64_t ExtentIndex::gallop(std::span<const BlockKey> keys, int64_t& num_probes)
   return present;
 }
 
-// Cache lines of all cells are asked for before the first is looked at.
-void ExtentIndex::prefetch_cells(std::span<const BlockKey> keys, int64_t num_cells) const {
-  for (int64_t cell = 0; cell < num_cells; ++cell)
+// Cache lines of all cells are asked for before the first is looked at: memory answers many at a time.
+void ExtentIndex::prefetch_cells(std::span<const BlockKey> keys, int64_t first_cell, int64_t end_cell) const {
+  for (int64_t cell = first_cell; cell < end_cell; ++cell)
     __builtin_prefetch(&slots_[home(tag_of(keys[static_cast<size_t>(cell * kExtentBlocks)]))]);
-  for (int64_t cell = 0; cell < num_cells; ++cell) {
+  for (int64_t cell = first_cell; cell < end_cell; ++cell) {
     const Slot& slot = slots_[home(tag_of(keys[static_cast<size_t>(cell * kExtentBlocks)]))];
     if (!slot.entry) continue;
-    __builtin_prefetch(&entry(slot.entry));
-    __builtin_prefetch(reinterpret_cast<const char*>(&entry(slot.entry)) + 64);
+    const char* const begin = reinterpret_cast<const char*>(&entry(slot.entry));
+    __builtin_prefetch(begin);
+    __builtin_prefetch(begin + 64);
+    __builtin_prefetch(begin + sizeof(Entry) - 1);  // entries do not begin at lines
   }
+}
+
+// Asks for the prefix and returns the number of probes. A short chain is asked for whole before galloping, whose probes
+// would each wait for memory; of a long one that would be many lines in vain.
+int64_t ExtentIndex::fetch_cells(std::span<const BlockKey> keys) const {
+  constexpr int64_t kCellsAhead = 32;
+  const int64_t num_cells = ceil_div<int64_t>(static_cast<int64_t>(keys.size()), kExtentBlocks);
+  const int64_t num_ahead = std::min(num_cells, kCellsAhead);
+  prefetch_cells(keys, 0, num_ahead);
+  int64_t num_probes = 0;
+  const int64_t num_found = gallop(keys, num_probes);
+  if (num_found > num_ahead) prefetch_cells(keys, num_ahead, num_found);
+  return num_probes;
 }
 
 namespace {
@@ -281,7 +296,7 @@ bool ends_before_fast_replay(const PrefixMatch& match, std::span<const BlockKey>
 PrefixMatch ExtentIndex::longest_prefix(std::span<const BlockKey> keys, bool exact_only) const {
   PrefixMatch match;
   const int64_t num_keys = static_cast<int64_t>(keys.size());
-  prefetch_cells(keys, gallop(keys, match.num_probes));
+  match.num_probes = fetch_cells(keys);
   while (match.num_blocks < num_keys) {
     ++match.num_probes;
     int64_t n = 0;
@@ -298,8 +313,8 @@ PrefixMatch ExtentIndex::longest_prefix(std::span<const BlockKey> keys, bool exa
 }
 
 int64_t ExtentIndex::prefix_blocks(std::span<const BlockKey> keys, bool exact_only) const {
-  int64_t num_probes = 0, num_blocks = 0;
-  prefetch_cells(keys, gallop(keys, num_probes));
+  int64_t num_blocks = 0;
+  fetch_cells(keys);
   while (num_blocks < static_cast<int64_t>(keys.size())) {
     int64_t n = 0;
     best_variant(keys, num_blocks, exact_only, n);

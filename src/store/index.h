@@ -94,7 +94,8 @@ class ExtentIndex {
   Entry& entry(uint32_t number) const;
   size_t home(uint32_t tag) const { return static_cast<size_t>(tag >> (32 - slot_bits_)); }
   size_t next(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
-  void prefetch_cells(std::span<const BlockKey> keys, int64_t num_cells) const;
+  void prefetch_cells(std::span<const BlockKey> keys, int64_t first_cell, int64_t end_cell) const;
+  int64_t fetch_cells(std::span<const BlockKey> keys) const;
   int64_t gallop(std::span<const BlockKey> keys, int64_t& num_probes) const;
   uint32_t best_variant(std::span<const BlockKey> keys, int64_t at, bool exact_only, int64_t& num_matching) const;
   bool contains(const BlockKey& key) const;

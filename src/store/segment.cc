@@ -4,62 +4,40 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <tuple>
 
 #include "base/check.h"
 #include "store/bulk_crc32c.h"
-#include "store/byte_fields.h"
+#include "store/record_page.h"
 
 namespace deepinfer {
 namespace {
 
 constexpr uint64_t kHeadMagic = 0x31474553525453;  // "STRSEG1"
 constexpr uint64_t kSealMagic = 0x314c4145535254;  // "TRSEAL1"
-constexpr size_t kCrcAt = static_cast<size_t>(kPageBytes) - 4;
 
-void finish_page(std::span<uint8_t> page) { FieldWriter(page.subspan(kCrcAt)).put(bulk_crc32c(page.first(kCrcAt))); }
-
-Status check_page(FieldReader& in, std::span<const uint8_t> page, uint64_t magic, const char* what) {
-  if (page.size() != static_cast<size_t>(kPageBytes)) return corruption(fmt::format("{}: cut short", what));
-  if (in.get<uint64_t>() != magic) return not_found(fmt::format("no {} here", what));
-  if (FieldReader(page.subspan(kCrcAt)).get<uint32_t>() != bulk_crc32c(page.first(kCrcAt)))
-    return corruption(fmt::format("{}: checksum", what));
-  if (const uint32_t layout = in.get<uint32_t>(); layout != kStoreLayout)
-    return unimplemented(fmt::format("{}: layout {}, this program reads {}", what, layout, kStoreLayout));
-  return {};
+// What stands in the pages and records, in this order, for both directions.
+auto fields_of(auto& h) {
+  return std::tie(h.id, h.group, h.ttl_class, h.shard, h.num_data_shards, h.num_parity_shards, h.bucket, h.writer);
+}
+auto seal_fields_of(auto& s) { return std::tie(s.id, s.footer_offset, s.footer_bytes, s.num_extents, s.footer_crc); }
+auto record_fields_of(auto& r) {
+  return std::tie(r.key.high, r.key.low, r.segment, r.offset_pages, r.block_bytes, r.fast_replay_mask, r.num_blocks,
+                  r.kind);
 }
 
 }  // namespace
 
 void encode_segment_head(const SegmentHead& head, std::span<uint8_t> page) {
-  CHECK(page.size() == static_cast<size_t>(kPageBytes));
-  std::memset(page.data(), 0, page.size());
-  FieldWriter out(page);
-  out.put(kHeadMagic);
-  out.put(kStoreLayout);
-  out.put(head.id);
-  out.put(head.group);
-  out.put(head.ttl_class);
-  out.put(head.shard);
-  out.put(head.num_data_shards);
-  out.put(head.num_parity_shards);
-  out.put(head.bucket);
-  out.put(head.writer);
+  FieldWriter out = begin_page(page, kHeadMagic);
+  out.put_all(fields_of(head));
   finish_page(page);
 }
 
 Result<SegmentHead> decode_segment_head(std::span<const uint8_t> page) {
-  FieldReader in(page);
-  TRY(check_page(in, page, kHeadMagic, "segment head"));
+  ASSIGN_OR_RETURN(FieldReader in, open_page(page, kHeadMagic, "segment head"));
   SegmentHead head;
-  head.id = in.get<SegmentId>();
-  head.group = in.get<uint32_t>();
-  head.ttl_class = in.get<TtlClass>();
-  head.shard = in.get<uint8_t>();
-  head.num_data_shards = in.get<uint8_t>();
-  head.num_parity_shards = in.get<uint8_t>();
-  head.bucket = in.get<int64_t>();
-  head.writer = in.get<uint64_t>();
+  in.get_all(fields_of(head));
   if (static_cast<int>(head.ttl_class) >= kNumTtlClasses || head.num_data_shards < 1 || head.num_parity_shards > 2 ||
       head.num_data_shards + head.num_parity_shards > 16 || head.shard >= head.num_data_shards + head.num_parity_shards)
     return corruption("segment head: a field is out of range");
@@ -70,28 +48,14 @@ void append_record(std::vector<uint8_t>& out, const ExtentRecord& r) {
   const size_t begin = out.size();
   out.resize(begin + static_cast<size_t>(kRecordBytesMax));
   FieldWriter fields(std::span<uint8_t>(out).subspan(begin));
-  fields.put(r.key.high);
-  fields.put(r.key.low);
-  fields.put(r.segment);
-  fields.put(r.offset_pages);
-  fields.put(r.block_bytes);
-  fields.put(r.fast_replay_mask);
-  fields.put(r.num_blocks);
-  fields.put(r.kind);
+  fields.put_all(record_fields_of(r));
   for (size_t i = 0; i < r.num_blocks; ++i) fields.put(r.fingerprints[i]);
   out.resize(begin + fields.position());
 }
 
 Result<ExtentRecord> read_record(FieldReader& in) {
   ExtentRecord r;
-  r.key.high = in.get<uint64_t>();
-  r.key.low = in.get<uint64_t>();
-  r.segment = in.get<SegmentId>();
-  r.offset_pages = in.get<uint32_t>();
-  r.block_bytes = in.get<uint32_t>();
-  r.fast_replay_mask = in.get<uint32_t>();
-  r.num_blocks = in.get<uint8_t>();
-  r.kind = in.get<RecordKind>();
+  in.get_all(record_fields_of(r));
   if (!in.ok()) return corruption("extent record: cut short");
   if (r.num_blocks < 1 || r.num_blocks > kExtentBlocks || static_cast<int>(r.kind) >= kNumRecordKinds ||
       r.block_bytes < 1 || r.block_bytes > kBlockBytesMax)
@@ -113,27 +77,15 @@ std::vector<uint8_t> encode_footer(SegmentId id, uint64_t offset, std::span<cons
   const size_t seal_at = round_up(out.size(), static_cast<size_t>(kPageBytes));
   out.resize(seal_at + static_cast<size_t>(kPageBytes), 0);
   const auto page = std::span(out).subspan(seal_at);
-  FieldWriter fields(page);
-  fields.put(kSealMagic);
-  fields.put(kStoreLayout);
-  fields.put(seal.id);
-  fields.put(seal.footer_offset);
-  fields.put(seal.footer_bytes);
-  fields.put(seal.num_extents);
-  fields.put(seal.footer_crc);
+  begin_page(page, kSealMagic).put_all(seal_fields_of(seal));
   finish_page(page);
   return out;
 }
 
 Result<SegmentSeal> decode_seal(std::span<const uint8_t> page, int64_t segment_bytes) {
-  FieldReader in(page);
-  TRY(check_page(in, page, kSealMagic, "segment seal"));
+  ASSIGN_OR_RETURN(FieldReader in, open_page(page, kSealMagic, "segment seal"));
   SegmentSeal seal;
-  seal.id = in.get<SegmentId>();
-  seal.footer_offset = in.get<uint64_t>();
-  seal.footer_bytes = in.get<uint64_t>();
-  seal.num_extents = in.get<uint64_t>();
-  seal.footer_crc = in.get<uint32_t>();
+  in.get_all(seal_fields_of(seal));
   const uint64_t end = static_cast<uint64_t>(std::max<int64_t>(segment_bytes, 0));
   if (seal.footer_offset > end || seal.footer_bytes > end - seal.footer_offset ||
       seal.num_extents > static_cast<uint64_t>(kFooterExtentsMax))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The store's costs: coding and checksums a core, lookups in a large index, restart, reads and writes of a directory
 // beside fio with the same pattern, and hedged reads from twelve shard servers, one of them stopped. Setting: --set
-// dir=FOLDER for the disk (default: the system's temporary folder).
+// dir=FOLDER for the disk (default: the system's temporary folder), --set part=coding (or index, restart, disk,
+// shards).
 #include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
@@ -43,7 +44,7 @@ double best_seconds(int num_runs, const std::function<void()>& body) {
   return best;
 }
 
-void bench_coding(BenchReport& report) {
+Status bench_coding(const BenchOptions&, BenchReport& report) {
   const double triad = measure_triad_bytes_per_second() * 1e-9;
   const ErasureCode code(10, 2);
   for (const int64_t object : {int64_t{256} << 10, int64_t{1} << 20, 32 * kFlashBlock}) {
@@ -88,6 +89,7 @@ void bench_coding(BenchReport& report) {
               .peer_name = "base/crc32c",
               .peer = static_cast<double>(bytes.size()) / plain * 1e-9,
               .note = sink ? "" : " "});
+  return {};
 }
 
 int64_t resident_bytes() {
@@ -115,7 +117,7 @@ ExtentRecord record_at(uint64_t chain, uint64_t cell, uint64_t number) {
 }
 
 // Chains of 12 extents (49 k tokens), as a mean hit is (serving.md 9.11).
-void bench_index(const BenchOptions& options, BenchReport& report) {
+Status bench_index(const BenchOptions& options, BenchReport& report) {
   constexpr uint64_t kCells = 12;
   const int64_t num_extents = options.quick ? 31'250 : 312'500;  // 10 M blocks
   const int64_t before = resident_bytes();
@@ -156,6 +158,7 @@ void bench_index(const BenchOptions& options, BenchReport& report) {
               .unit = "M/s",
               .note = fmt::format("{:.1f} M extents/s; every key compared", all * kCells)});
   CHECK(found > 0);
+  return {};
 }
 
 std::string folder_of(const BenchOptions& options) {
@@ -417,11 +420,21 @@ class ShardBench {
 }  // namespace
 
 Status bench_store(const BenchOptions& options, BenchReport& report) {
-  bench_coding(report);
-  bench_index(options, report);
-  TRY(bench_restart(options, report));
-  TRY(bench_disk(options, report));
-  return ShardBench().run(options, report);
+  using Part = Status (*)(const BenchOptions&, BenchReport&);
+  constexpr std::pair<const char*, Part> kParts[] = {
+      {"coding", bench_coding},
+      {"index", bench_index},
+      {"restart", bench_restart},
+      {"disk", bench_disk},
+      {"shards", [](const BenchOptions& o, BenchReport& r) { return ShardBench().run(o, r); }}};
+  const auto wanted = options.extra.find("part");
+  bool is_known = wanted == options.extra.end();
+  for (const auto& [name, run] : kParts) {
+    if (wanted != options.extra.end() && wanted->second != name) continue;
+    is_known = true;
+    TRY(run(options, report));
+  }
+  return is_known ? Status() : invalid_argument("part: expected coding, index, restart, disk, shards");
 }
 
 }  // namespace deepinfer

@@ -117,6 +117,8 @@ Status choose_code(size_t num_devices, StoreOptions& options) {
 
 Result<std::unique_ptr<BlockStore>> open_store(const StoreTarget& target, StoreOptions options, FrameLoop& loop,
                                                const Clock& clock) {
+  for (const std::string& list : {target.paths, target.shards})  // before folders are made
+    if (!list.empty()) TRY(choose_code(split_list(list).size(), options));
   ASSIGN_OR_RETURN(Devices devices, open_devices(target, loop, clock));
   TRY(choose_code(devices.size(), options));
   return BlockStore::open(options, std::move(devices), clock);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -38,6 +39,7 @@ struct StoreArguments {
   bool json = false, exact = false, no_direct = false, no_uring = false;
 };
 
+constexpr const char* kActionNames = "serve, put, get, lookup, stat, scrub, pin, unpin, forget, bench or check";
 constexpr int64_t kBenchBlockBytes = 113'920;  // of Flash
 
 Status print_json(const Json& json) { return write_file_atomically("-", to_json(json) + "\n"); }
@@ -57,6 +59,9 @@ struct OpenStore {
 };
 
 Result<std::unique_ptr<OpenStore>> open(const StoreArguments& a) {
+  if (a.action != "put" && a.action != "bench")  // these make a store
+    for (const std::string& path : split_list(a.target.paths))
+      if (!std::filesystem::is_directory(path)) return not_found(path + ": there is no store");
   auto opened = std::make_unique<OpenStore>();
   StoreTarget target = a.target;
   ASSIGN_OR_RETURN(target.security, security_of(a));
@@ -99,6 +104,7 @@ Result<Chain> chain_of(const StoreArguments& a, const BlockStore& store) {
 
 Status put(const StoreArguments& a, BlockStore& store) {
   ASSIGN_OR_RETURN(const Chain chain, chain_of(a, store));
+  if (a.payload.empty()) return invalid_argument("expected --payload FILE with the bytes of the blocks");
   ASSIGN_OR_RETURN(const std::string payload, read_file(a.payload, size_t{16} << 30));
   const auto num_blocks = static_cast<int64_t>(chain.keys.size()) - a.first_block;
   const auto size = static_cast<int64_t>(payload.size());
@@ -160,6 +166,15 @@ Status get(const StoreArguments& a, BlockStore& store) {
   return {};
 }
 
+// Beyond their time, or no longer.
+Status pin(const StoreArguments& a, BlockStore& store) {
+  ASSIGN_OR_RETURN(const Chain chain, chain_of(a, store));
+  if (a.action == "unpin") store.unpin(chain.keys);
+  else if (!store.pin(chain.keys)) return resource_exhausted("too much is pinned already");
+  return print_json(
+      Json::Object{{"blocks", static_cast<int64_t>(chain.keys.size())}, {"pinned_in_all", store.stats().num_pins}});
+}
+
 Status scrub(const StoreArguments& a, BlockStore& store) {
   std::unique_ptr<Progress> progress;
   const ScrubReport report = store.scrub([&](int64_t done, int64_t all) {
@@ -200,28 +215,30 @@ struct BenchFigures {
   double write_s = 0;
 };
 
-// Writes some extents of Flash's size, then reads them at random until the time is over.
+int64_t bench_block_bytes(const StoreArguments& a) { return a.block_bytes > 0 ? a.block_bytes : kBenchBlockBytes; }
+
+// Writes some extents, then reads them at random until the time is over.
 BenchFigures measure(const StoreArguments& a, BlockStore& store, const std::vector<BlockKey>& keys,
                      const std::vector<uint8_t>& bytes) {
-  constexpr int64_t kBytes = kBenchBlockBytes;
+  const int64_t block_bytes = bench_block_bytes(a);
   const SystemClock clock;
   BenchFigures figures;
   const StoreScope scope = store.scope({.tenant_salt = "bench"});
   const int64_t begin_ns = clock.monotonic_ns();
-  store.put({.scope = scope, .ttl_class = TtlClass::kTail, .keys = keys, .block_bytes = kBytes, .bytes = bytes});
+  store.put({.scope = scope, .ttl_class = TtlClass::kTail, .keys = keys, .block_bytes = block_bytes, .bytes = bytes});
   store.flush();
   figures.write_s = static_cast<double>(clock.monotonic_ns() - begin_ns) * 1e-9;
   const int64_t end_ns = clock.monotonic_ns() + a.seconds * kSecondNs;
-  std::vector<uint8_t> out(static_cast<size_t>(kExtentBlocks * kBytes));
+  std::vector<uint8_t> out(static_cast<size_t>(kExtentBlocks * block_bytes));
   Rng rng(1);
   while (clock.monotonic_ns() < end_ns && !interrupted()) {
     const auto at = static_cast<int64_t>(rng.below(keys.size() / kExtentBlocks)) * kExtentBlocks;
     const int64_t read_ns = clock.monotonic_ns();
     const StoreGet got =
-        store.get({.scope = scope, .keys = keys, .blocks = {at, at + kExtentBlocks}, .block_bytes = kBytes}, out);
+        store.get({.scope = scope, .keys = keys, .blocks = {at, at + kExtentBlocks}, .block_bytes = block_bytes}, out);
     figures.read_ms.push_back(static_cast<double>(clock.monotonic_ns() - read_ns) * 1e-6);
     figures.num_failed +=
-        got.num_blocks != kExtentBlocks || !std::equal(out.begin(), out.end(), bytes.begin() + at * kBytes);
+        got.num_blocks != kExtentBlocks || !std::equal(out.begin(), out.end(), bytes.begin() + at * block_bytes);
   }
   std::sort(figures.read_ms.begin(), figures.read_ms.end());
   return figures;
@@ -232,7 +249,7 @@ Status bench(const StoreArguments& a, BlockStore& store) {
   Rng rng(static_cast<uint64_t>(SystemClock().unix_ns()));  // other keys than the last run's
   std::vector<BlockKey> keys;
   for (int64_t i = 0; i < kExtents * kExtentBlocks; ++i) keys.push_back({rng.next_u64(), rng.next_u64()});
-  std::vector<uint8_t> bytes(keys.size() * kBenchBlockBytes);
+  std::vector<uint8_t> bytes(keys.size() * static_cast<size_t>(bench_block_bytes(a)));
   for (size_t i = 0; i < bytes.size(); i += 61) bytes[i] = static_cast<uint8_t>(rng.next_u32());
   const BenchFigures figures = measure(a, store, keys, bytes);
   if (figures.read_ms.empty()) return unavailable("nothing was read");
@@ -240,7 +257,7 @@ Status bench(const StoreArguments& a, BlockStore& store) {
     return figures.read_ms[static_cast<size_t>(share * static_cast<double>(figures.read_ms.size() - 1))];
   };
   const double read_s = std::accumulate(figures.read_ms.begin(), figures.read_ms.end(), 0.0) * 1e-3;
-  const double extent_mb = static_cast<double>(kExtentBlocks * kBenchBlockBytes) * 1e-6;
+  const double extent_mb = static_cast<double>(kExtentBlocks * bench_block_bytes(a)) * 1e-6;
   TRY(print_json(Json::Object{{"reads", static_cast<int64_t>(figures.read_ms.size())},
                               {"failed", figures.num_failed},
                               {"p50_ms", at(0.5)},
@@ -341,9 +358,9 @@ Status serve(const StoreArguments& a, StopSignals& signals) {
 
 Status run(const StoreArguments& a) {
   using Action = Status (*)(const StoreArguments&, BlockStore&);
-  static constexpr std::pair<const char*, Action> kActions[] = {{"put", put},    {"get", get},     {"lookup", lookup},
-                                                                {"stat", stat},  {"scrub", scrub}, {"forget", forget},
-                                                                {"bench", bench}};
+  static constexpr std::pair<const char*, Action> kActions[] = {{"put", put},   {"get", get},     {"lookup", lookup},
+                                                                {"stat", stat}, {"scrub", scrub}, {"forget", forget},
+                                                                {"pin", pin},   {"unpin", pin},   {"bench", bench}};
   if (a.action == "check") return check(a);
   for (const auto& [name, action] : kActions) {
     if (a.action != name) continue;
@@ -351,12 +368,11 @@ Status run(const StoreArguments& a) {
     ASSIGN_OR_RETURN(const auto opened, open(a));
     return action(a, *opened->store);
   }
-  return invalid_argument(
-      fmt::format("expected serve, put, get, lookup, stat, scrub, bench, forget or check, found \"{}\"", a.action));
+  return invalid_argument(fmt::format("expected {}, found \"{}\"", kActionNames, a.action));
 }
 
 void declare(OptionSet& options, StoreArguments& a) {
-  options.positional("ACTION", a.action, "serve, put, get, lookup, stat, scrub, bench, forget or check");
+  options.positional("ACTION", a.action, kActionNames);
   options.add("--path", a.target.paths,
               "DIR or twelve and more, with commas: one is kept plain, twelve are coded 10 + 2");
   options.add("--shards", a.target.shards, "HOST:PORT of twelve and more shard servers, with commas");
@@ -379,7 +395,7 @@ void declare(OptionSet& options, StoreArguments& a) {
   options.add("--first-block", a.first_block, {0, 1 << 24},
               "put: block of the sequence the payload begins with (default 0)");
   options.add("--block-bytes", a.block_bytes, {0, kBlockBytesMax},
-              "bytes of a block; put: 0 = payload over blocks (default)");
+              "bytes of a block; put: 0 = payload over blocks (default); bench: 0 = Flash's");
   options.add("--output", a.output, "get: file for the bytes (default -, standard output)");
   options.flag("--exact", a.exact, "lookup, get: without blocks computed behind a fast replay");
   options.add("--capacity-gb", a.capacity_gb, {0, 1 << 30},
@@ -400,22 +416,36 @@ void declare(OptionSet& options, StoreArguments& a) {
 
 Command store_command() {
   const auto arguments = std::make_shared<StoreArguments>();
-  return {.name = "store",
-          .summary = "the KV store: serve, put, get, lookup, stat, scrub, bench",
-          .examples =
-              "  deepinfer store put --path /var/kv --ids prompt.json --payload blocks.bin\n"
-              "  deepinfer store serve --path /mnt/nvme0 --host 10.0.0.5 --secret /etc/deepinfer/secret\n",
-          .declare = [arguments](OptionSet& options) { declare(options, *arguments); },
-          .run =
-              [arguments] {
-                arguments->target.direct = !arguments->no_direct;
-                arguments->target.io_uring = !arguments->no_uring;
-                if (arguments->action != "serve") return exit_status(run(*arguments));
-                StopSignals signals;
-                const Status status = serve(*arguments, signals);
-                if (status.ok() && signals.signal() == 2) return 130;
-                return exit_status(status);
-              }};
+  return {
+      .name = "store",
+      .summary = "the KV store by hand, and its shard servers (docs/store.md)",
+      .examples =
+          "  deepinfer store put    --path /var/kv --ids prompt.json --payload blocks.bin   keep the blocks of these "
+          "tokens\n"
+          "  deepinfer store lookup --path /var/kv --ids prompt.json                        how many are there, and "
+          "why no more\n"
+          "  deepinfer store get    --path /var/kv --ids prompt.json --block-bytes 113920 --output blocks.bin\n"
+          "  deepinfer store pin    --path /var/kv --ids prompt.json                        keep them beyond their "
+          "time\n"
+          "  deepinfer store stat   --path /var/kv                                          what it holds, its shards' "
+          "health\n"
+          "  deepinfer store scrub  --path /var/kv                                          read and mend everything\n"
+          "  deepinfer store forget --path /var/kv --tenant alice                           delete a tenant's data\n"
+          "  deepinfer store bench  --path /tmp/kv --seconds 10                             how fast it reads and "
+          "writes\n"
+          "  deepinfer store serve  --path /mnt/nvme0 --host 10.0.0.5 --secret FILE         one shard of a larger "
+          "store\n",
+      .declare = [arguments](OptionSet& options) { declare(options, *arguments); },
+      .run =
+          [arguments] {
+            arguments->target.direct = !arguments->no_direct;
+            arguments->target.io_uring = !arguments->no_uring;
+            if (arguments->action != "serve") return exit_status(run(*arguments));
+            StopSignals signals;
+            const Status status = serve(*arguments, signals);
+            if (status.ok() && signals.signal() == 2) return 130;
+            return exit_status(status);
+          }};
 }
 
 }  // namespace deepinfer
