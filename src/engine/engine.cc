@@ -191,7 +191,7 @@ Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights>
   state->weights = std::move(weights);
   state->options = options;
   const ModelConfig& config = state->config();
-  if (state->options.verify_rows_max == 0) state->options.verify_rows_max = config.draft.block_size + 1;
+  if (state->options.verify_rows_max == 0) state->options.verify_rows_max = draft_run_max(config) + 1;
   ASSIGN_OR_RETURN(state->roles, make_layer_roles(config));
   state->layout = make_cache_layout(config, state->roles, state->options.verify_rows_max);
   ASSIGN_OR_RETURN(state->kernels, KernelTable::resolve(options.target));

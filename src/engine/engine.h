@@ -42,7 +42,7 @@ struct EngineOptions {
   int64_t lanes_max = 16;
   int64_t blocks_max = 256;                                  // of 128 tokens
   int64_t context_max = 0;                                   // longest sequence in tokens; 0 = what blocks_max holds
-  int64_t verify_rows_max = 0;                               // longest verify run; 0 = the model's draft block + 1
+  int64_t verify_rows_max = 0;                               // longest verify run; 0 = draft_run_max() + 1
   ScoreRounding score_rounding = ScoreRounding::kReference;  // docs/decisions says why
   // A step that takes longer is stopped between two layers: its output says where, its sequences cannot go on, others
   // are not touched. One that does not even stop then makes collect() fail after the same time again. 0 = no limit.
@@ -65,6 +65,9 @@ struct SequenceMask {
   // Not known yet: nothing is picked. The last row and its drafts count as not run and run again in the next step that
   // has rows of the sequence.
   bool is_late = false;
+  // Tokens that nearly certainly come in this step and behind it. Those behind it become drafts where the picked ones
+  // are the first of them, in place of the head's where these say otherwise. Borrowed as the rows are.
+  std::span<const TokenId> foretold = {};
 };
 using StepMasks = std::vector<SequenceMask>;  // one per sequence of the batch, in its order
 

@@ -149,6 +149,23 @@ Status draft_step(State& state, StepOutput& step) {
   return state.forward->wait();
 }
 
+// Drafts that a grammar proposes; the head's go on behind them where both agree.
+void add_foretold(State& state, const BatchSequence& sequence, std::span<const TokenId> foretold,
+                  SequenceOutput& output) {
+  const Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
+  if (output.tokens.empty() || lane.is_ended || output.tokens.size() >= foretold.size()) return;
+  if (!std::ranges::equal(output.tokens, foretold.first(output.tokens.size()))) return;
+  const auto num_drafts_max = static_cast<size_t>(state.options.verify_rows_max - 1);
+  foretold = foretold.subspan(output.tokens.size());
+  foretold = foretold.first(std::min(foretold.size(), num_drafts_max));
+  if (output.drafts.size() < foretold.size() ||
+      !std::ranges::equal(std::span(output.drafts).first(foretold.size()), foretold)) {
+    output.drafts.assign(foretold.begin(), foretold.end());
+    output.confidences.resize(foretold.size());
+  }
+  std::fill_n(output.confidences.begin(), foretold.size(), kForetoldConfidence);
+}
+
 // What the next step begins with, where it is told to follow.
 void keep_drafts(State& state, const StepOutput& step) {
   for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
@@ -194,6 +211,9 @@ Status run_sampling(State& state, StepContext& step) {
   }
   state.place.part = StepPlace::Part::kDraft;
   TRY(draft_step(state, step.output));
+  for (size_t s = 0; step.masks && s < state.batch_sequences.size(); ++s)
+    if (state.batch_sequences[s].sample && !step.output.sequences[s].is_late)
+      add_foretold(state, state.batch_sequences[s], (*step.masks)[s].foretold, step.output.sequences[s]);
   keep_drafts(state, step.output);
   for (size_t s = 0; s < state.batch_sequences.size(); ++s)
     if (state.batch_sequences[s].tail_from) TRY(record_tail(state, state.batch_sequences[s], step.output.sequences[s]));

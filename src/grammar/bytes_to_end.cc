@@ -132,6 +132,7 @@ uint64_t BytesToEnd::of_item(GrammarProgram& program, const JsonStates& states, 
       return sum(total, phase == json_item::kOpen || phase == json_item::kNext ? 1 : 0);
     }
     case Kind::kTokens: return 1;
+    case Kind::kChoice: return nodes_[item.node];
     default: return 0;
   }
 }

@@ -3,12 +3,14 @@
 // automaton over characters one step. Immutable once built.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
+#include "grammar/char_set.h"
 
 namespace deepinfer {
 
@@ -22,9 +24,14 @@ class CharTrie {
   struct Node {
     uint32_t next = 0;  // node after this subtree
     char32_t c = 0;
-    uint32_t depth = 0;  // characters up to here; the root, node 0, has none
+    uint16_t depth = 0;  // characters up to here; the root, node 0, has none
+    uint16_t kinds = 0;  // of the characters below
     uint32_t ends = 0;   // first of its ends
   };
+  // Characters in groups that patterns tend to take or leave as a whole. Every character is in one of them.
+  static constexpr size_t kNumKinds = 16;
+  static const std::array<CharSet, kNumKinds>& kinds();
+
   struct Entry {
     std::u32string chars;
     End end;
@@ -38,10 +45,15 @@ class CharTrie {
     const size_t stop = node + 1 < nodes_.size() ? nodes_[node + 1].ends : ends_.size();
     return std::span(ends_).subspan(nodes_[node].ends, stop - nodes_[node].ends);
   }
+  // Of the node and all below it.
+  std::span<const End> all_ends(size_t node) const {
+    const size_t next = nodes_[node].next, stop = next < nodes_.size() ? nodes_[next].ends : ends_.size();
+    return std::span(ends_).subspan(nodes_[node].ends, stop - nodes_[node].ends);
+  }
   uint32_t depth_max() const { return depth_max_; }
 
  private:
-  void append_children(const std::vector<Entry>& entries, size_t begin, size_t end, uint32_t depth);
+  uint16_t append_children(const std::vector<Entry>& entries, size_t begin, size_t end, uint32_t depth);
   std::vector<Node> nodes_;
   std::vector<End> ends_;
   uint32_t depth_max_ = 0;

@@ -36,6 +36,7 @@ void Closure::add(const Item& item) {
       if (json_item::phase(item.b) == json_item::kValue)
         call(json_item::payload(item.b), {item.node, item.a, json_item::make(json_item::kAfter), item.frame});
       return;
+    case GrammarNode::Kind::kChoice: call_last(item.node, item.frame); return;
     default: done_.push_back(item); return;
   }
 }
@@ -114,6 +115,48 @@ void Closure::pop(StateId frame) {
   for (const Item& item : machine_.items(frame)) add(item);
 }
 
+namespace {
+
+// Where going on at an item is entering one node that absorbs another: that node, and the item's form for it.
+NodeId absorber(const GrammarProgram& program, Machine::Item& item) {
+  const GrammarNode* node = &program.nodes[item.node];
+  if (node->kind == GrammarNode::Kind::kSequence && node->a + item.a + 1 == node->b) {
+    const NodeId last = program.children[node->a + item.a];
+    if (program.absorbed(last) == 0) return 0;
+    node = &program.nodes[last];
+    item = {last, 0, 0, item.frame};
+    if (node->kind == GrammarNode::Kind::kRepeat) item = {last, node->b, node->c, item.frame};
+  }
+  if (node->kind != GrammarNode::Kind::kRepeat) return node->kind == GrammarNode::Kind::kChoice ? item.node : 0;
+  if (item.a != 0 || item.b != RegexPool::kInfinite) return 0;
+  return item.node = program.absorbed(item.node);
+}
+
+}  // namespace
+
+// Ambiguous rules read "x x x" as any nesting of repetitions in repetitions. Where an item that absorbs a node goes on
+// with that node, the latter adds nothing: the item goes on with what follows it. So readings that allow the same texts
+// are one, and the states of expressions stay few however long the text is. Frames of frames are short already.
+void Closure::shorten(std::vector<Item>& items) {
+  const GrammarProgram& program = machine_.program();
+  for (size_t i = 0; i < items.size(); ++i) {
+    Item item = items[i];
+    const NodeId node = absorber(program, item);
+    const NodeId absorbed = node == 0 ? 0 : program.absorbed(node);
+    if (absorbed == 0) continue;
+    items[i] = item;
+    std::vector<Item> others = machine_.items(item.frame);
+    const auto absorbs = [&](Item other) { return absorber(program, other) == absorbed; };
+    const auto is_other = [&](const Item& other) { return !absorbs(other); };
+    const auto first = std::stable_partition(others.begin(), others.end(), is_other);
+    if (first == others.end()) continue;
+    for (auto other = first; other != others.end(); ++other) items.push_back({item.node, item.a, item.b, other->frame});
+    others.erase(first, others.end());
+    items[i].frame = machine_.intern(others);  // kDead: nothing is left
+  }
+  std::erase_if(items, [&](Item item) { return item.frame == Machine::kDead && item.node != GrammarProgram::kAccept; });
+}
+
 StateId Closure::resolve(StateId frame) {
   if ((frame & kPending) == 0) return frame;
   const size_t at = frame & ~kPending;
@@ -131,6 +174,7 @@ StateId Closure::resolve(StateId frame) {
       items.insert(items.end(), more.begin(), more.end());
     }
   }
+  shorten(items);
   const StateId resolved = machine_.intern(items);
   pending_[at].resolved = resolved;
   pending_[at].is_open = false;

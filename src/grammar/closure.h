@@ -69,6 +69,7 @@ class Closure {
   std::pair<size_t, bool> pending_of(NodeId node);  // and whether it is new
   void enter(NodeId node, StateId frame);
   void add_array(const Item& item);
+  void shorten(std::vector<Item>& items);
   StateId resolve(StateId frame);
 
   Machine& machine_;

@@ -22,6 +22,7 @@ class EbnfLowering {
     for (NodeId& node : nodes_) node = program_.add({GrammarNode::Kind::kChoice, 0, 0, 0});
     for (size_t i = 0; i < rules_.bodies.size(); ++i)
       program_.set_list(nodes_[i], GrammarNode::Kind::kChoice, {node_of(rules_.bodies[i])});
+    for (const auto& [rule, absorbed] : rules_.absorbed) program_.set_absorbed(nodes_[rule], nodes_[absorbed]);
     return nodes_[rules_.root];
   }
 

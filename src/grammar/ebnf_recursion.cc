@@ -28,6 +28,7 @@ class LeftCorner {
       for (const size_t j : group) done[j] = true;
       TRY(rewrite(group));
     }
+    TRY(fill_non_empty_rules());
     return std::move(rules_);
   }
 
@@ -109,8 +110,7 @@ class LeftCorner {
       case Kind::kChars: ways.push_back({std::nullopt, node}); return {};
       case Kind::kRule:
         if (group.contains(node->rule)) ways.push_back({node->rule, ebnf::sequence({})});
-        else if (!nullable_[node->rule]) ways.push_back({std::nullopt, node});
-        else return split(rules_.bodies[node->rule], group, depth + 1, ways);
+        else ways.push_back({std::nullopt, is_nullable(node) ? ebnf::rule(non_empty_rule(node->rule)) : node});
         return {};
       case Kind::kEither:
         for (const EbnfNode& part : node->parts) TRY(split(part, group, depth + 1, ways));
@@ -134,6 +134,26 @@ class LeftCorner {
           ways.push_back({way.head, join(way.rest, {ebnf::repeat(node->parts[0], min, max)})});
         return {};
       }
+    }
+    return {};
+  }
+
+  // A rule for the non-empty texts of one; its body comes when that one's is final.
+  size_t non_empty_rule(size_t rule) {
+    const auto [at, is_new] = non_empty_.emplace(rule, rules_.bodies.size());
+    if (is_new) {
+      rules_.bodies.push_back(ebnf::either({}));
+      rules_.names.push_back(rules_.names[rule] + "+");
+      waiting_.push_back(rule);
+    }
+    return at->second;
+  }
+
+  Status fill_non_empty_rules() {
+    while (!waiting_.empty()) {
+      const size_t rule = waiting_.back();
+      waiting_.pop_back();
+      ASSIGN_OR_RETURN(rules_.bodies[non_empty_.at(rule)], non_empty(rules_.bodies[rule]));
     }
     return {};
   }
@@ -195,6 +215,9 @@ class LeftCorner {
       bodies[b] = ebnf::either(std::move(starts));
     }
     for (const size_t b : group) rules_.bodies[b] = bodies[b];
+    // Up from c to b, and then round from b to b, is a way up from c to b.
+    for (const size_t b : group)
+      for (const size_t c : group) rules_.absorbed[tails[b][c]] = tails[b][b];
     return {};
   }
 
@@ -204,6 +227,8 @@ class LeftCorner {
   const EbnfLimits& limits_;
   std::vector<bool> nullable_;
   std::vector<std::set<size_t>> left_;
+  std::map<size_t, size_t> non_empty_;  // by rule
+  std::vector<size_t> waiting_;         // rules whose non-empty one has no body yet
   size_t num_steps_ = 0;
 };
 

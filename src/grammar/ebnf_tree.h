@@ -32,6 +32,7 @@ struct EbnfRules {
   std::vector<std::string> names;
   std::vector<EbnfNode> bodies;
   size_t root = 0;
+  std::map<size_t, size_t> absorbed;  // by rule: one whose texts add nothing behind its texts (GrammarProgram)
 };
 
 Result<EbnfRules> parse_ebnf(std::string_view text, const EbnfLimits& limits);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "base/token_masks.h"
 #include "base/utf8.h"
@@ -15,8 +17,21 @@ namespace {
 
 constexpr int64_t kOpenedMax = 64;  // bytes that the way to the end may grow by with one token
 constexpr int64_t kMissedMax = 16;  // bytes by which it may be longer than bytes_to_end() says
+constexpr size_t kBytesPerToken = 8;
+constexpr size_t kUncertainDrafts = 1;
+constexpr int kSpellingsMax = 256;  // of the first piece of a forced text
+constexpr size_t kForetoldStatesMax = 20'000;
+constexpr uint64_t kForcedWorkMax = 100'000;  // some milliseconds
+
+// Forced text allows its own beginnings and nothing else.
+bool may_be_forced(std::span<const uint32_t> row) {
+  int num_allowed = 0;
+  for (const uint32_t word : row) num_allowed += std::popcount(word);
+  return num_allowed > 0 && num_allowed <= kSpellingsMax;
+}
 
 }  // namespace
+
 Result<NodeId> add_grammar_source(GrammarProgram& program, const GrammarSource& source, const GrammarOptions& options) {
   if (source.text.size() > options.source_bytes_max)
     return resource_exhausted(
@@ -185,16 +200,23 @@ Result<bool> Grammar::try_fill_mask_within(StateId state, int64_t room, std::spa
 
 std::vector<Grammar::Forced> Grammar::forced(StateId state, size_t bytes_max) {
   const std::lock_guard lock(mutex_);
+  return forced_locked(state, bytes_max);
+}
+
+std::vector<Grammar::Forced> Grammar::forced_locked(StateId state, size_t bytes_max) {
   std::vector<Forced> all(1);
+  const uint64_t work_end = machine_.work() + kForcedWorkMax;
   for (size_t num_bytes = 0; num_bytes < bytes_max && state != Machine::kDead && !machine_.is_accepting(state);) {
+    if (machine_.work() > work_end) break;
     controls_.clear();
     machine_.next_controls(state, controls_);
     std::ranges::sort(controls_);
     controls_.erase(std::unique(controls_.begin(), controls_.end()), controls_.end());
+    const std::array<uint64_t, 4> live = machine_.live_bytes(state);
     StateId only = Machine::kDead;
-    int byte_of_way = 0;
-    size_t num_ways = controls_.size();
-    for (int byte = 0; byte < 256 && num_ways < 2; ++byte) {
+    size_t byte_of_way = 0, num_ways = controls_.size();
+    for (size_t byte = 0; byte < 256 && num_ways < 2; ++byte) {
+      if ((live[byte >> 6] >> (byte & 63) & 1) == 0) continue;
       const StateId next = machine_.step(state, static_cast<uint8_t>(byte));
       if (next == Machine::kDead) continue;
       ++num_ways;
@@ -213,6 +235,41 @@ std::vector<Grammar::Forced> Grammar::forced(StateId state, size_t bytes_max) {
     }
   }
   return all;
+}
+
+std::vector<TokenId> Grammar::forced_tokens(StateId state, size_t tokens_max, size_t num_uncertain) {
+  const std::lock_guard lock(mutex_);
+  return forced_tokens_locked(state, tokens_max, num_uncertain);
+}
+
+std::vector<TokenId> Grammar::forced_tokens_locked(StateId state, size_t tokens_max, size_t num_uncertain) {
+  std::vector<TokenId> tokens;
+  for (const Forced& piece : forced_locked(state, tokens_max * kBytesPerToken)) {
+    std::vector<TokenId> ids = index_->tokenizer().encode(piece.text);
+    // A control token ends the text before it; what stands at the end could merge with what follows.
+    if (piece.control < 0) ids.resize(ids.size() - std::min(ids.size(), num_uncertain));
+    else ids.push_back(piece.control);
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+  }
+  tokens.resize(std::min(tokens.size(), tokens_max));
+  return tokens;
+}
+
+std::vector<TokenId> Grammar::foretell(StateId state, std::span<const uint32_t> row) {
+  if (!may_be_forced(row)) return {};
+  const std::lock_guard lock(mutex_);
+  if (foretold_.size() > kForetoldStatesMax) foretold_.clear();
+  const auto [at, is_new] = foretold_.try_emplace(state);
+  if (is_new) at->second = forced_tokens_locked(state, kForetoldMax, kUncertainDrafts);
+  return at->second;
+}
+
+std::optional<std::vector<TokenId>> Grammar::look_up_foretold(StateId state, std::span<const uint32_t> row) {
+  if (!may_be_forced(row)) return std::vector<TokenId>();
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return std::nullopt;
+  const auto known = foretold_.find(state);
+  return known == foretold_.end() ? std::optional<std::vector<TokenId>>() : known->second;
 }
 
 Grammar::Size Grammar::size() {

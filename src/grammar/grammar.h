@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
@@ -75,12 +76,22 @@ class Grammar {
   // still can, as far as a way to the end is known; those that lead nearest to the end when there are none.
   Status fill_mask_within(StateId state, int64_t room, std::span<uint32_t> row);
   Result<bool> try_fill_mask_within(StateId state, int64_t room, std::span<uint32_t> row, WorkBudget& budget);
-  // What must come next, up to `bytes_max` bytes, as text and control tokens in turn; stops where the text may end.
+  // What must come next, up to `bytes_max` bytes, as text and control tokens in turn; stops where the text may end,
+  // or where looking on takes long.
   struct Forced {
     std::string text;
     TokenId control = -1;  // behind the text; -1 only in the last one
   };
   std::vector<Forced> forced(StateId state, size_t bytes_max);
+  // The same as tokens, as the tokenizer writes each text, without the last `num_uncertain` before what is not known:
+  // they could merge with it.
+  std::vector<TokenId> forced_tokens(StateId state, size_t tokens_max, size_t num_uncertain);
+  // The tokens that a draft run should begin with: at most kForetoldMax of them, worth proposing but not certain, since
+  // the same text may be spelt in other tokens. Empty for most states. `row` is the state's mask. Kept for each state.
+  static constexpr size_t kForetoldMax = 15;
+  std::vector<TokenId> foretell(StateId state, std::span<const uint32_t> row);
+  // The same where that takes no more than looking up; nullopt elsewhere.
+  std::optional<std::vector<TokenId>> look_up_foretold(StateId state, std::span<const uint32_t> row);
   // A short text that completes the state; its length is minimal except where members may be left out in several ways.
   std::optional<std::string> shortest_completion(StateId state, size_t bytes_max);
 
@@ -101,6 +112,8 @@ class Grammar {
     options_.keep_going = nullptr;  // it may hold the request
   }
 
+  std::vector<Forced> forced_locked(StateId state, size_t bytes_max);
+  std::vector<TokenId> forced_tokens_locked(StateId state, size_t tokens_max, size_t num_uncertain);
   StateId step_locked(StateId state, std::string_view bytes);
   StateId step_locked(StateId state, TokenId token);
   Result<bool> fill_locked(StateId state, std::span<uint32_t> row, WorkBudget& budget);
@@ -111,6 +124,7 @@ class Grammar {
   std::mutex mutex_;
   Machine machine_;
   MaskMaker masks_;
+  std::unordered_map<StateId, std::vector<TokenId>> foretold_;
   std::vector<TokenId> controls_;  // scratch
 };
 

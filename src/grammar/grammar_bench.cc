@@ -2,8 +2,10 @@
 // Bench `grammar`: the public cases under testdata/grammar, judged and timed as the published harness does: tokenize
 // the instance, and before every token compute the mask, look the token up and consume it. CPU time of one thread. Each
 // instance is walked twice: masks are made in the first walk and found in the second. The test suite is also reported
-// by keyword. Options: --set stride=N takes every Nth case; --peer runs llguidance on the same cases in the same run
-// (--set python=EXE with the package; default python3).
+// by keyword. Options: --set stride=N takes every Nth case; --set slowest=N lists the N slowest masks with their cases
+// (schemas are counted from 0 along the stride); --set only=I takes schema I alone;
+// --peer runs llguidance and xgrammar on the same cases in the same run (--set python=EXE with the packages; default
+// python3; xgrammar compiles for a second a case, so take a stride).
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -28,7 +30,10 @@ struct Figures {
   std::vector<double> mask_us, cached_us, first_us, compile_us;
   double schemas = 0, schemas_right = 0, refused = 0, wrong_accepted = 0, wrong_rejected = 0, right = 0;
   size_t mask_bytes_max = 0, bytes_max = 0;
+  std::vector<std::pair<double, std::string>> slow;  // masks, with where they were met
 };
+
+constexpr double kSlowUs = 200;
 
 double microseconds_since(int64_t begin_ns) { return static_cast<double>(thread_cpu_ns() - begin_ns) / 1e3; }
 
@@ -55,6 +60,10 @@ class GrammarBench {
       const std::vector<TokenId> tokens = index_->tokenizer().encode(to_json(*test.find("data")));
       const size_t num_before = out.mask_us.size();
       const bool accepted = walk(*grammar, tokens, out.mask_us);
+      for (size_t i = num_before; i < out.mask_us.size(); ++i)
+        if (out.mask_us[i] > kSlowUs)
+          out.slow.emplace_back(out.mask_us[i], fmt::format("schema {}, test {}, token {}", out.schemas - 1,
+                                                            &test - tests.as_array().data(), i - num_before));
       if (out.mask_us.size() > num_before) out.first_us.push_back(compile_us + out.mask_us[num_before]);
       walk(*grammar, tokens, out.cached_us);
       const bool valid = test.find("valid")->as_bool();
@@ -194,16 +203,19 @@ Status run_suite(GrammarBench& bench, size_t stride, BenchReport& report) {
   return {};
 }
 
+constexpr const char* kPeers[] = {"llguidance", "xgrammar"};
+using PeerFigures = std::map<std::string, double>;
+
 // "name value" lines of the peer; empty when it cannot be run.
-std::map<std::string, double> run_peer(const BenchOptions& options, const std::string& cases) {
-  std::map<std::string, double> figures;
+PeerFigures run_peer(const BenchOptions& options, const std::string& peer, const std::string& cases) {
+  PeerFigures figures;
   const std::string path =
       (std::filesystem::temp_directory_path() / fmt::format("deepinfer_grammar_{}.jsonl", getpid())).string();
   if (!write_file_atomically(path, cases).ok()) return figures;
   const auto python = options.extra.find("python");
   const std::string command =
-      fmt::format("'{}' '{}' '{}' '{}'", python == options.extra.end() ? "python3" : python->second,
-                  DEEPINFER_TESTDATA "/../bench/peers/grammar_peer.py", path, kTokenizerFile);
+      fmt::format("'{}' '{}' '{}' '{}' {}", python == options.extra.end() ? "python3" : python->second,
+                  DEEPINFER_TESTDATA "/../bench/peers/grammar_peer.py", path, kTokenizerFile, peer);
   if (FILE* pipe = popen(command.c_str(), "r")) {
     char name[64];
     double value = 0;
@@ -214,33 +226,57 @@ std::map<std::string, double> run_peer(const BenchOptions& options, const std::s
   return figures;
 }
 
-size_t stride_of(const BenchOptions& options) {
-  const auto given = options.extra.find("stride");
-  if (given != options.extra.end()) return std::max<size_t>(1, std::strtoul(given->second.c_str(), nullptr, 10));
-  return options.quick ? 40 : 1;
+size_t number_of(const BenchOptions& options, const char* name, size_t otherwise) {
+  const auto given = options.extra.find(name);
+  return given == options.extra.end() ? otherwise : std::strtoul(given->second.c_str(), nullptr, 10);
+}
+
+void list_slowest(const BenchOptions& options, std::vector<std::pair<double, std::string>>& slow) {
+  std::ranges::sort(slow, std::greater<>());
+  slow.resize(std::min(slow.size(), number_of(options, "slowest", 0)));
+  for (const auto& [us, where] : slow) fmt::print("{:9.0f} us  {}\n", us, where);
 }
 
 }  // namespace
 
 Status bench_grammar(const BenchOptions& options, BenchReport& report) {
   GrammarBench bench;
-  const size_t stride = stride_of(options);
-  TRY(run_suite(bench, options.quick ? 10 : 1, report));
+  const size_t stride = std::max<size_t>(1, number_of(options, "stride", options.quick ? 40 : 1));
+  const size_t only = number_of(options, "only", SIZE_MAX);
+  if (only == SIZE_MAX) TRY(run_suite(bench, options.quick ? 10 : 1, report));
   Figures f;
   std::string peer_cases;
+  size_t number = 0;
   TRY(for_each_case("maskbench-dev.jsonl.gz", stride, [&](const Json& json) {
+    if (only != SIZE_MAX && number++ != only) return;
     bench.judge(*json.find("schema"), *json.find("tests"), f, options.peer ? &peer_cases : nullptr);
   }));
   report_verdicts("MaskBench", f, report);
-  auto peer = options.peer ? run_peer(options, peer_cases) : std::map<std::string, double>{};
+  std::map<std::string, PeerFigures> peers;
+  for (const char* peer : kPeers)
+    if (options.peer) peers[peer] = run_peer(options, peer, peer_cases);
+  // One row for each peer that knows the figure.
   const auto add = [&](const std::string& name, double value, const char* unit, const char* of_peer = "") {
     BenchRow row{.name = name, .value = value, .unit = unit};
-    if (const auto known = peer.find(of_peer); known != peer.end()) {
-      row.peer_name = "llguidance";
+    bool is_compared = false;
+    for (const auto& [peer, figures] : peers) {
+      const auto known = figures.find(of_peer);
+      if (known == figures.end()) continue;
+      row.peer_name = peer;
       row.peer = known->second;
+      report.add(row);
+      is_compared = true;
     }
-    report.add(std::move(row));
+    if (!is_compared) report.add(row);
   };
+  for (const auto& [peer, figures] : peers)
+    if (figures.empty()) report.add({.name = std::string("peer ") + peer, .value = 0, .unit = "did not run"});
+  list_slowest(options, f.slow);
+  if (options.peer) {
+    add("MaskBench: wrongly accepted, beside peers", f.wrong_accepted, "tests", "accepted_wrongly");
+    add("MaskBench: wrongly rejected, beside peers", f.wrong_rejected, "tests", "rejected_wrongly");
+    add("MaskBench: schemas given up after a minute", 0, "schemas", "given_up");
+  }
   add("MaskBench: schemas right", 100 * f.schemas_right / f.schemas, "%", "right");
   add("mask and token: mean", mean(f.mask_us), "us", "mean");
   for (const auto& [share, name] :

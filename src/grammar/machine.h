@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -43,6 +44,11 @@ struct GrammarProgram {
   void set_list(NodeId node, GrammarNode::Kind kind, const std::vector<NodeId>& parts);
   NodeId add_tokens(std::vector<TokenId> ids);
   void find_nullable();  // once, when complete
+  // Nothing is new when a text of `node` is followed by one of `other`: both together are a text of `node`, and `other`
+  // may be empty. Both are kChoice.
+  void set_absorbed(NodeId node, NodeId other) { absorbed_.emplace_back(node, other); }
+  // 0: none is known. Endless repetitions absorb themselves.
+  NodeId absorbed(NodeId node) const { return node < absorbs_.size() ? absorbs_[node] : 0; }
   size_t num_bytes() const;
 
   RegexPool regexes;
@@ -53,6 +59,11 @@ struct GrammarProgram {
   std::vector<std::vector<TokenId>> token_lists;  // control tokens; text never reaches them
   NodeId start = 0;
   bool flexible_space = false;  // one space after ',' and ':', line breaks with indentation around members
+
+ private:
+  void find_absorbed();
+  std::vector<std::pair<NodeId, NodeId>> absorbed_;
+  std::vector<NodeId> absorbs_;  // by node; of a repetition without end: the one node for "any number" of its child
 };
 
 struct MachineLimits {

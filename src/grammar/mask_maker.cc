@@ -174,6 +174,15 @@ void MaskMaker::compute_all(StateId state, const Tier& tier) {
 
 void MaskMaker::compute_inside(RegexId text, const Tier& tier) {
   RegexPool& regexes = machine_.program().regexes;
+  const auto goes_on = [&] { return this->goes_on(); };
+  const auto add_plain = [&](const CharTrie& trie) {
+    const auto add_ends = [&](std::span<const CharTrie::End> ends) {
+      for (const CharTrie::End& end : ends) found_.add(end.token);
+    };
+    walk_.walk(
+        trie, text, [&](size_t node, RegexId) { add_ends(trie.ends(node)); }, goes_on,
+        [&](size_t node) { add_ends(trie.all_ends(node)); });
+  };
   const auto add = [&](const CharTrie& trie) {
     walk_.walk(
         trie, text,
@@ -184,14 +193,14 @@ void MaskMaker::compute_inside(RegexId text, const Tier& tier) {
               found_.add(end.token);
           }
         },
-        [&] { return goes_on(); });
+        goes_on);
   };
   // What takes plain characters without end, or a count of them and then ends, needs no walk over plain tokens.
   const size_t absorbed =
       std::min<size_t>(regexes.num_absorbed(text, TokenIndex::plain_chars()), tier.plain_masks.size());
   if (absorbed == tier.plain_masks.size() || (absorbed > 0 && regexes.is_repeat(text)))
     found_.base = &tier.plain_masks[absorbed - 1];
-  else add(tier.plain);
+  else add_plain(tier.plain);
   add(tier.rest);
 }
 

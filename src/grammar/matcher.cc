@@ -123,17 +123,15 @@ std::optional<size_t> Matcher::look_up_advance(std::span<const TokenId> tokens, 
 
 std::vector<TokenId> Matcher::forced_tokens(size_t tokens_max) const {
   if (is_ended_) return {};
-  std::vector<TokenId> tokens;
-  const Tokenizer& tokenizer = grammar_->index().tokenizer();
-  for (const Grammar::Forced& piece : grammar_->forced(states_.back(), tokens_max * 8)) {
-    std::vector<TokenId> ids = tokenizer.encode(piece.text);
-    // A control token ends the text before it; what stands at the end could merge with what follows.
-    if (piece.control < 0) ids.resize(ids.size() - std::min(ids.size(), kUncertainTokens));
-    else ids.push_back(piece.control);
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-  }
-  tokens.resize(std::min(tokens.size(), tokens_max));
-  return tokens;
+  return grammar_->forced_tokens(states_.back(), tokens_max, kUncertainTokens);
+}
+
+std::vector<TokenId> Matcher::foretell(std::span<const uint32_t> row) const {
+  return is_ended_ ? std::vector<TokenId>() : grammar_->foretell(states_.back(), row);
+}
+
+std::optional<std::vector<TokenId>> Matcher::look_up_foretold(std::span<const uint32_t> row) const {
+  return is_ended_ ? std::vector<TokenId>() : grammar_->look_up_foretold(states_.back(), row);
 }
 
 }  // namespace deepinfer

@@ -45,6 +45,9 @@ class Matcher {
   // Tokens that certainly come next: control tokens and those of the forced text, less the last ones before what is
   // not known, which could merge with it.
   std::vector<TokenId> forced_tokens(size_t tokens_max = 64) const;
+  // What a draft run should begin with; `row` is the mask of the next token. See Grammar.
+  std::vector<TokenId> foretell(std::span<const uint32_t> row) const;
+  std::optional<std::vector<TokenId>> look_up_foretold(std::span<const uint32_t> row) const;
   // Text that ends the answer soon; see Grammar.
   std::optional<std::string> shortest_completion(size_t bytes_max = 4096) const {
     return grammar_->shortest_completion(states_.back(), bytes_max);

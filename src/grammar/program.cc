@@ -54,6 +54,23 @@ void GrammarProgram::find_nullable() {
   }
   for (GrammarNode& node : nodes)  // an empty repetition is worth as much as none
     if (node.kind == GrammarNode::Kind::kRepeat && nodes[node.a].nullable) node.b = 0;
+  find_absorbed();
+}
+
+void GrammarProgram::find_absorbed() {
+  absorbs_.assign(nodes.size(), 0);
+  for (const auto& [node, other] : absorbed_) absorbs_[node] = other;
+  std::unordered_map<NodeId, NodeId> any_number;  // of a child
+  for (NodeId id = 0; id < static_cast<NodeId>(absorbs_.size()); ++id) {
+    const GrammarNode node = nodes[id];
+    if (node.kind != GrammarNode::Kind::kRepeat || node.c != RegexPool::kInfinite) continue;
+    const auto [at, is_new] = any_number.emplace(node.a, id);
+    if (is_new && node.b != 0) {
+      at->second = add({GrammarNode::Kind::kRepeat, node.a, 0, RegexPool::kInfinite, true});
+      absorbs_.push_back(at->second);
+    }
+    absorbs_[id] = at->second;
+  }
 }
 
 size_t GrammarProgram::num_bytes() const {

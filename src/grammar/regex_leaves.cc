@@ -12,7 +12,7 @@ constexpr int kMantissaDecimals = 16;
 
 uint64_t times_power_of_ten(uint64_t value, uint32_t power, uint64_t modulus) {
   uint64_t product = value % modulus;  // divisors are below 2^59: ten times as much has room
-  for (uint32_t i = 0; i < power; ++i) product = product * 10 % modulus;
+  for (uint32_t i = 0; i < power && product != 0; ++i) product = product * 10 % modulus;
   return product;
 }
 
@@ -24,6 +24,18 @@ struct RegexPool::MultipleState {
   enum Phase : uint32_t { kDigits, kFraction, kSign, kExponent, kNegativeExponent };
   uint64_t rest = 0;
   uint32_t phase = kDigits, num_decimals = 0, num_zeros = 0, exponent = 0;
+
+  bool is_multiple(const DecimalDivisor& of, int64_t with_exponent) const {
+    const int64_t power = int64_t{of.num_decimals} - num_decimals + with_exponent;
+    // Below zero the last digit, which is not 0, stands behind the divisor's last place.
+    return power >= 0 && times_power_of_ten(rest, static_cast<uint32_t>(power), of.divisor) == 0;
+  }
+  // Behind "e": whether some exponent still makes a multiple. The largest value would, if any: ten times a multiple is
+  // one.
+  bool has_hope(const DecimalDivisor& of) const {
+    if (phase == kNegativeExponent) return is_multiple(of, -int64_t{exponent});
+    return phase == kDigits || phase == kFraction || is_multiple(of, kExponentMax);
+  }
 };
 
 RegexId RegexPool::any_of(std::vector<std::u32string> texts) {
@@ -93,10 +105,7 @@ RegexId RegexPool::without_exponents(RegexId id, RegexId from, RegexId to, Regex
 RegexId RegexPool::multiple_node(uint32_t index, const MultipleState& state) {
   const DecimalDivisor divisor = divisors_[index];
   const int64_t exponent = state.phase == MultipleState::kNegativeExponent ? -int64_t{state.exponent} : state.exponent;
-  const int64_t power = int64_t{divisor.num_decimals} - state.num_decimals + exponent;
-  // Below zero the last digit, which is not 0, stands behind the divisor's last place.
-  const bool is_multiple = state.phase != MultipleState::kSign && power >= 0 &&
-                           times_power_of_ten(state.rest, static_cast<uint32_t>(power), divisor.divisor) == 0;
+  const bool is_multiple = state.phase != MultipleState::kSign && state.is_multiple(divisor, exponent);
   return intern({Kind::kMultiple, is_multiple, false, index,
                  state.phase << 24 | state.num_decimals << 12 | state.num_zeros, state.exponent, state.rest});
 }
@@ -148,7 +157,7 @@ RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
       if (state.exponent > kExponentMax) return kNone;
       break;
   }
-  return multiple_node(node.a, state);
+  return state.has_hope(divisors_[node.a]) ? multiple_node(node.a, state) : kNone;
 }
 
 }  // namespace deepinfer

@@ -242,7 +242,35 @@ RegexId RegexPool::repeat(RegexId a, uint32_t min, uint32_t max) {
   return intern({Kind::kRepeat, min == 0 || inner.nullable, inner.simple, a, min, max, 0});
 }
 
+RegexPool::Absorbed RegexPool::absorbed(RegexId id) const {
+  if (id == kAny) return {CharSet::all(), kInfinite};
+  const Node& node = nodes_[id];
+  Absorbed most;
+  switch (node.kind) {
+    case Kind::kRepeat:
+      if (nodes_[node.a].kind == Kind::kChars) most = {sets_[nodes_[node.a].a], node.c};
+      return most;
+    case Kind::kConcat: return nodes_[node.b].simple ? absorbed(node.a) : most;
+    case Kind::kEither:
+      for (uint32_t i = node.a; i < node.b; ++i) {
+        Absorbed part = absorbed(lists_[i]);
+        if (part.count > most.count ||
+            (part.count == most.count && part.chars.spans().size() > most.chars.spans().size()))
+          most = std::move(part);
+      }
+      return most;
+    case Kind::kBoth:
+      for (uint32_t i = node.a; i < node.b; ++i) {
+        const Absorbed part = absorbed(lists_[i]);
+        most.chars = i == node.a ? part.chars : most.chars.intersection(part.chars);
+      }
+      return {most.chars, num_absorbed(id, most.chars)};
+    default: return most;
+  }
+}
+
 uint32_t RegexPool::num_absorbed(RegexId id, const CharSet& set) const {
+  if (id == kAny) return kInfinite;
   const Node& node = nodes_[id];
   uint32_t most = 0;
   switch (node.kind) {

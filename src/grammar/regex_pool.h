@@ -69,6 +69,12 @@ class RegexPool {
   RegexId saturated(RegexId id, uint32_t cap);
   // How many characters of `set` in a row are certain to be a prefix of the language: kInfinite, a count, or 0.
   uint32_t num_absorbed(RegexId id, const CharSet& set) const;
+  // Characters of which any `count` in a row are certain to be a prefix of the language, as far as is seen at once.
+  struct Absorbed {
+    CharSet chars;
+    uint32_t count = 0;
+  };
+  Absorbed absorbed(RegexId id) const;
   // Length in code points of the shortest text; bounded search as in has_text, kInfinite when none was found.
   uint32_t shortest(RegexId id);
   // The next code point of a shortest text. Precondition: shortest(id) is finite and not 0.

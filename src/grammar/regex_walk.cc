@@ -46,4 +46,14 @@ bool RegexWalk::find_wide(Row& row) {
   return any;
 }
 
+void RegexWalk::find_absorbed(Row& row) {
+  row.knows_absorbed = true;
+  const RegexPool::Absorbed absorbed = pool_.absorbed(row.regex);
+  row.num_absorbed = absorbed.count;
+  for (size_t kind = 0; absorbed.count > 0 && kind < CharTrie::kNumKinds; ++kind) {
+    const CharSet& chars = CharTrie::kinds()[kind];
+    if (absorbed.chars.intersection(chars) == chars) row.absorbed_kinds |= static_cast<uint16_t>(1u << kind);
+  }
+}
+
 }  // namespace deepinfer

@@ -6,7 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "grammar/char_trie.h"
@@ -21,13 +23,20 @@ class RegexWalk {
   // Visits the nodes whose characters leave something of the language: found(node, regex that is left), the root too.
   // Ends early once goes_on() says no; it is asked where something new was worked out.
   template <typename Found, typename GoesOn>
-  void walk(const CharTrie& trie, RegexId start, Found&& found, GoesOn&& goes_on);
+  void walk(const CharTrie& trie, RegexId start, Found&& found, GoesOn&& goes_on) {
+    walk(trie, start, std::forward<Found>(found), std::forward<GoesOn>(goes_on), NotWhole{});
+  }
+  // The same; whole(node) instead where it is seen at once that all below the node are to be found, too.
+  template <typename Found, typename GoesOn, typename Whole>
+  void walk(const CharTrie& trie, RegexId start, Found&& found, GoesOn&& goes_on, Whole&& whole);
 
   size_t num_bytes() const { return rows_.size() * sizeof(Row); }
 
  private:
   static constexpr char32_t kAscii = 128;
   static constexpr size_t kRowsMax = 4096;
+  static constexpr size_t kWorthALook = 4;  // nodes of a subtree
+  struct NotWhole {};
   struct Row;
   struct Class {
     char32_t end;  // of its code points; the class before it says where they begin
@@ -36,7 +45,10 @@ class RegexWalk {
   };
   struct Row {
     RegexId regex = 0;
-    int8_t has_wide = -1;            // live characters beyond ASCII: 0 no, 1 yes, -1 not known
+    int8_t has_wide = -1;  // live characters beyond ASCII: 0 no, 1 yes, -1 not known
+    bool knows_absorbed = false;
+    uint16_t absorbed_kinds = 0;     // CharTrie::kinds() of which any
+    uint32_t num_absorbed = 0;       // characters in a row may come
     char32_t begin = 0, end = 0;     // the class met last
     Row* next = nullptr;             // of that class
     std::array<Row*, kAscii> ascii;  // unknown() until known
@@ -57,6 +69,11 @@ class RegexWalk {
   Row* next_of(Row& row, size_t class_idx);
   bool has_wide(Row& row) { return row.has_wide >= 0 ? row.has_wide != 0 : find_wide(row); }
   bool find_wide(Row& row);
+  void find_absorbed(Row& row);
+  bool absorbs(Row& row, uint16_t kinds, uint32_t num_chars) {
+    if (!row.knows_absorbed) find_absorbed(row);
+    return (kinds & ~row.absorbed_kinds) == 0 && num_chars <= row.num_absorbed;
+  }
 
   RegexPool& pool_;
   bool has_worked_ = false;  // since goes_on() was asked
@@ -70,8 +87,9 @@ class RegexWalk {
   std::vector<Level> path_;  // by depth
 };
 
-template <typename Found, typename GoesOn>
-void RegexWalk::walk(const CharTrie& trie, RegexId start, Found&& found, GoesOn&& goes_on) {
+template <typename Found, typename GoesOn, typename Whole>
+void RegexWalk::walk(const CharTrie& trie, RegexId start, Found&& found, GoesOn&& goes_on,
+                     [[maybe_unused]] Whole&& whole) {
   if (!pool_.has_text(start) || trie.nodes().empty()) return;
   if (rows_.size() > kRowsMax) {
     rows_.clear();
@@ -97,6 +115,13 @@ void RegexWalk::walk(const CharTrie& trie, RegexId start, Found&& found, GoesOn&
     if (next == nullptr) {
       i = node.next;
       continue;
+    }
+    if constexpr (!std::is_same_v<std::decay_t<Whole>, NotWhole>) {
+      if (node.next - i >= kWorthALook && absorbs(*next, node.kinds, trie.depth_max() - node.depth)) {
+        whole(i);
+        i = node.next;
+        continue;
+      }
     }
     path_[node.depth] = {next, node.next};
     found(i, next->regex);

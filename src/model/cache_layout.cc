@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "model/cache_layout.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace deepinfer {
+namespace {
+
+constexpr int64_t kForetoldRun = 7;  // 8 rows with the anchor: kernels for few rows read weights once for so many
+
+}  // namespace
 
 int64_t CacheLayout::lane_bytes() const {
   int64_t bytes = num_layers * ring_bytes();
@@ -11,6 +17,8 @@ int64_t CacheLayout::lane_bytes() const {
     if (source.ratio > 1) bytes += tail_slots * 2 * head_dim * static_cast<int64_t>(sizeof(float));
   return bytes;
 }
+
+int64_t draft_run_max(const ModelConfig& config) { return std::max<int64_t>(config.draft.block_size, kForetoldRun); }
 
 CacheLayout make_cache_layout(const ModelConfig& config, const LayerRoles& roles, int64_t verify_rows_max) {
   CacheLayout layout;

@@ -48,6 +48,9 @@ struct CacheLayout {
   double bytes_per_token() const { return static_cast<double>(block_bytes) / static_cast<double>(kBlockPositions); }
 };
 
+// Drafts of the longest verify run: the head's block, or as many as a grammar foretells, with or without a head.
+int64_t draft_run_max(const ModelConfig& config);
+
 CacheLayout make_cache_layout(const ModelConfig& config, const LayerRoles& roles, int64_t verify_rows_max);
 
 }  // namespace deepinfer

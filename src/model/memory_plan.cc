@@ -81,7 +81,7 @@ Result<MachineMemory> read_machine_memory() {
 Result<MemoryPlan> plan_memory(const ModelConfig& config, const ModelSize& size, const MemoryRequest& request,
                                const MachineMemory& machine) {
   ASSIGN_OR_RETURN(const LayerRoles roles, make_layer_roles(config));
-  const CacheLayout layout = make_cache_layout(config, roles, config.draft.block_size + 1);
+  const CacheLayout layout = make_cache_layout(config, roles, draft_run_max(config) + 1);
   MemoryPlan plan;
   plan.machine = machine;
   plan.lane_bytes = layout.lane_bytes();

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -28,6 +29,9 @@ namespace deepinfer {
 
 // Longest draft block the engine supports; a verify run has one row more.
 inline constexpr int64_t kDraftTokensMax = 15;
+
+// The confidence of a draft that a grammar proposes: it counts as accepted, and says nothing of the draft head.
+inline constexpr float kForetoldConfidence = std::numeric_limits<float>::infinity();
 
 // Which rows run where. All values are positions. The defaults mean a plain run: every row in every layer, full
 // windows. Filled from a ReplayPlan (replay_plan.h) and the same for all chunks of one prompt.

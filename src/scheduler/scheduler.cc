@@ -87,6 +87,20 @@ void Scheduler::cut_drafts(SequenceId id, int64_t num_drafts) {
   s.confidences.resize(num);
 }
 
+void Scheduler::foretell_drafts(SequenceId id, std::span<const TokenId> drafts) {
+  const auto at = sequences_.find(id);
+  if (at == sequences_.end() || at->second->num_steps_under_way > 0) return;
+  Sequence& s = *at->second;
+  drafts = drafts.first(std::min(drafts.size(), static_cast<size_t>(options_.num_drafts)));
+  s.drafts.assign(drafts.begin(), drafts.end());
+  s.confidences.assign(drafts.size(), kForetoldConfidence);
+  s.record.num_drafted += static_cast<int64_t>(drafts.size());
+}
+
+void Scheduler::foretell(SequenceId id, int64_t num_drafts) {
+  if (const auto at = sequences_.find(id); at != sequences_.end()) at->second->num_foretold = num_drafts;
+}
+
 void Scheduler::hold(SequenceId id, bool is_held) {
   if (const auto at = sequences_.find(id); at != sequences_.end()) at->second->is_held = is_held;
 }

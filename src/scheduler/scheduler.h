@@ -15,7 +15,6 @@
 #pragma once
 
 #include <array>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -44,7 +43,8 @@ struct SchedulerOptions {
   int64_t step_budget_ns = 100'000'000;
   int64_t chunk_rows_min = 32;  // rows a step gives to prompts whatever the decode load
   int64_t token_budget = 1024;  // prompt rows per step while the curve is not trusted
-  int64_t num_drafts = 0;       // draft block length; 0 = no draft head
+  int64_t num_drafts = 0;       // of a verify run at most: the head's and those that a grammar foretells
+  bool has_draft_head = true;   // false: none, or none wanted
   int64_t history_tokens = 3;   // Engram look-back handed over when a lane starts in mid-sequence
   double aging = 0.02;
   int64_t priority_wait_ns = 10'000'000'000;  // so much waiting counts as one level of priority (admission.h)
@@ -78,11 +78,13 @@ class Scheduler {
   // Ends a sequence at any moment; unknown ids are ignored. Its delta comes with take_finished().
   void cancel(SequenceId id);
 
-  // Only the first `num_drafts` drafts of a sequence are worth verifying: the next cannot be picked. Unknown ids, and
-  // sequences whose drafts are in a step already, are ignored.
+  // Unknown ids are ignored, and as to drafts sequences whose drafts are in a step already.
+  // The next draft cannot be picked; a grammar proposes others in place of the sequence's own (kForetoldConfidence).
   void cut_drafts(SequenceId id, int64_t num_drafts);
-
-  // While it is held a sequence that decodes gets no rows: what it may pick is not known yet. Unknown ids are ignored.
+  void foretell_drafts(SequenceId id, std::span<const TokenId> drafts);
+  // A grammar proposes so many drafts at most for the step behind the newest that has rows of the sequence.
+  void foretell(SequenceId id, int64_t num_drafts);
+  // While it is held a sequence that decodes gets no rows: what it may pick is not known yet.
   void hold(SequenceId id, bool is_held);
 
   // The next step. Every plan() with a non-empty batch is followed by commit() of its output, in the same order.
@@ -142,6 +144,7 @@ class Scheduler {
   void choose_verify_lengths(Batch& batch);
   double decode_ns() const;
   bool drafts(const Sequence& sequence) const;
+  bool verifies(const Sequence& sequence) const;
   bool add_chunk(Batch& batch, Sequence& sequence, double budget_ns);
   static int64_t longest_after(const Sequence& sequence, int64_t num_drafts);
   int64_t drafts_wanted(const Sequence& sequence) const;

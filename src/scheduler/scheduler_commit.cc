@@ -82,7 +82,8 @@ void Scheduler::commit_decode(Sequence& s, const SequenceOutput& output, Sequenc
   CHECK(static_cast<int64_t>(output.tokens.size()) == output.num_accepted + 1);
   s.record.num_verified += output.num_verified;
   mean_run_tokens_ += 0.01 * (static_cast<double>(output.tokens.size()) - mean_run_tokens_);
-  if (output.num_verified > 0) {
+  const bool is_foretold = !s.confidences.empty() && s.confidences[0] == kForetoldConfidence;
+  if (output.num_verified > 0 && !is_foretold) {
     draft_guard_.add(output.num_accepted);
     calibration_.add(std::span(s.confidences).first(static_cast<size_t>(output.num_verified)), output.num_verified,
                      output.num_accepted);
@@ -119,9 +120,14 @@ void Scheduler::append_tokens(Sequence& s, std::span<const TokenId> tokens, Sequ
 }
 
 void Scheduler::take_drafts(Sequence& s, const SequenceOutput& output) {
+  s.num_foretold = 0;
   s.drafts = output.drafts;
   s.confidences = output.confidences;
   CHECK(s.drafts.size() == s.confidences.size());
+  if (s.drafts.size() > static_cast<size_t>(options_.num_drafts)) {
+    s.drafts.resize(static_cast<size_t>(options_.num_drafts));
+    s.confidences.resize(s.drafts.size());
+  }
   s.record.num_drafted += static_cast<int64_t>(s.drafts.size());
 }
 

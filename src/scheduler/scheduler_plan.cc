@@ -68,16 +68,20 @@ int64_t Scheduler::drafts_wanted(const Sequence& s) const {
 void Scheduler::choose_verify_lengths(Batch& batch) {
   live_survivals_.clear();
   for (const Sequence* s : decoding_) {
-    const bool knows_nothing = s->num_steps_under_way > 0 && s->confidences.empty() && drafts(*s);
-    if (knows_nothing) live_survivals_.add_certain(std::min(options_.num_drafts, drafts_wanted(*s)));
+    const bool follows = s->num_steps_under_way > 0;
+    const bool knows_nothing = follows && s->confidences.empty() && drafts(*s);
+    if (follows && s->num_foretold > 0)
+      live_survivals_.add_foretold(std::min({s->num_foretold, options_.num_drafts, drafts_wanted(*s)}));
+    else if (knows_nothing) live_survivals_.add_certain(std::min(options_.num_drafts, drafts_wanted(*s)));
     else live_survivals_.add_logits(s->confidences, calibration_.temperatures(), drafts_wanted(*s));
   }
   const bool follows = num_steps_ > 0;
   const SurvivalTable& sizing = follows || stale_survivals_.num_requests() == 0 ? live_survivals_ : stale_survivals_;
   const double num_decoding = static_cast<double>(decoding_.size());
   const VerifyCost cost{.base_ns = std::max(1.0, decode_ns()), .row_ns = fit_.curve().v};
+  const int64_t worth_it = verify_budget(sizing, num_decoding, cost, verify_scratch_);
   const int64_t budget =
-      options_.verifies_all ? live_survivals_.num_drafts() : verify_budget(sizing, num_decoding, cost, verify_scratch_);
+      options_.verifies_all ? live_survivals_.num_drafts() : std::max(worth_it, live_survivals_.num_foretold());
   split_verify_budget(live_survivals_, budget, verify_scratch_, verify_lengths_);
   if (!follows) {
     std::swap(stale_survivals_, live_survivals_);
@@ -86,7 +90,7 @@ void Scheduler::choose_verify_lengths(Batch& batch) {
   batch.temperatures.assign(calibration_.temperatures().begin(), calibration_.temperatures().end());
   for (size_t i = 0; i < decoding_.size(); ++i) {
     const Sequence& s = *decoding_[i];
-    if (s.num_steps_under_way > 0 && drafts(s)) {
+    if (s.num_steps_under_way > 0 && verifies(s)) {
       batch.verify_budget += verify_lengths_[i];
       verify_lengths_[i] = static_cast<int32_t>(std::min(options_.num_drafts, drafts_wanted(s)));
     }
@@ -103,7 +107,13 @@ double Scheduler::decode_ns() const {
   return ns + (num_drafting > 0 ? curve.s : 0) + curve.p * static_cast<double>(num_drafting);
 }
 
-bool Scheduler::drafts(const Sequence& s) const { return s.request.draft && options_.num_drafts > 0; }
+bool Scheduler::drafts(const Sequence& s) const {
+  return s.request.draft && options_.has_draft_head && options_.num_drafts > 0;
+}
+
+bool Scheduler::verifies(const Sequence& s) const {
+  return drafts(s) || (s.request.is_foretold && options_.num_drafts > 0);
+}
 
 BatchSequence& Scheduler::add_rows(Batch& batch, const Sequence& s) {
   BatchSequence& rows = batch.sequences.emplace_back();

@@ -29,7 +29,8 @@ struct SequenceRequest {
   int32_t priority = 0;            // lower runs first
   int64_t max_output_tokens = 16;  // at least 1
   std::vector<TokenId> stop_ids;   // generation ends with one of these; it is part of the output
-  bool draft = true;               // speculation allowed
+  bool draft = true;               // the draft head may propose
+  bool is_foretold = false;        // a grammar may propose drafts, too, where there is no head as well
   bool use_prefix_cache = true;
   ReplayMode replay = ReplayMode::kFast;
   // The same prompt as that sequence's, which was submitted before: it is computed once, if that one has not ended.
@@ -103,6 +104,7 @@ struct Sequence {
       first_hit_tokens;            // of the first admission: a resume under fast replay must not see a longer hit
   std::vector<TokenId> drafts;     // proposed after the last token
   std::vector<float> confidences;  // raw, of `drafts`
+  int64_t num_foretold = 0;        // drafts of the next step, at most, that a grammar proposes: no head says how likely
   SequenceRecord record;
 
   int64_t num_prompt_tokens() const { return static_cast<int64_t>(request.prompt.size()); }

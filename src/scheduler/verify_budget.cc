@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "scheduler/batch.h"
 
 namespace deepinfer {
 namespace {
@@ -41,6 +42,7 @@ int64_t linear_budget(std::span<const float> all, double num_sampling, const Ver
 void SurvivalTable::clear() {
   values_.clear();
   ends_.clear();
+  num_foretold_ = 0;
 }
 
 void SurvivalTable::add_logits(std::span<const float> logits, std::span<const float> temperatures,
@@ -50,6 +52,7 @@ void SurvivalTable::add_logits(std::span<const float> logits, std::span<const fl
     const float temperature = j < temperatures.size() ? temperatures[j] : 1.0f;
     survival *= 1.0f / (1.0f + std::exp(-std::clamp(logits[j] / temperature, -kLogitMax, kLogitMax)));
     if (!(survival > kSurvivalMin)) break;
+    num_foretold_ += logits[j] == kForetoldConfidence;
     values_.push_back(survival);
   }
   ends_.push_back(static_cast<int32_t>(values_.size()));
@@ -63,6 +66,11 @@ void SurvivalTable::add(std::span<const float> survivals) {
 void SurvivalTable::add_certain(int64_t num_drafts) {
   values_.insert(values_.end(), static_cast<size_t>(std::max<int64_t>(num_drafts, 0)), 1.0f);
   ends_.push_back(static_cast<int32_t>(values_.size()));
+}
+
+void SurvivalTable::add_foretold(int64_t num_drafts) {
+  add_certain(num_drafts);
+  num_foretold_ += std::max<int64_t>(num_drafts, 0);
 }
 
 std::span<const float> SurvivalTable::request(int64_t i) const {

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/philox.h"
+#include "scheduler/batch.h"
 
 namespace deepinfer {
 namespace {
@@ -53,6 +54,21 @@ int64_t early_budget(const SurvivalTable& s, std::span<const double> cost) {
 }
 
 const SurvivalTable kThree = from_confidences({{.95, .9, .9, .8, .8}, {.7, .6, .5, .5, .4}, {.4, .3, .5, .5, .5}});
+
+// Whatever the temperatures say of the head's drafts.
+TEST(VerifyBudget, ForetoldDraftsCountAsCertain) {
+  SurvivalTable table;
+  const float logits[] = {kForetoldConfidence, kForetoldConfidence, 0.0f};
+  const float temperatures[] = {8.0f, 8.0f, 1.0f};
+  table.add_logits(logits, temperatures, 3);
+  table.add_foretold(2);
+  table.add_certain(4);
+  EXPECT_EQ(table.num_foretold(), 4);
+  EXPECT_EQ(table.num_drafts(), 9);
+  EXPECT_EQ(std::vector<float>(table.request(0).begin(), table.request(0).end()), (std::vector<float>{1, 1, 0.5f}));
+  table.clear();
+  EXPECT_EQ(table.num_foretold(), 0);
+}
 
 }  // namespace
 

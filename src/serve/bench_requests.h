@@ -6,14 +6,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/bench.h"
 #include "base/philox.h"
 #include "protocol/codec.h"
+#include "serve/grammar_masks.h"
 #include "serve/loaded_model.h"
 #include "serve/request_preparer.h"
 #include "serve/sampling_of.h"
@@ -25,6 +28,7 @@ namespace deepinfer {
 struct LoopBenchSetup {
   int64_t concurrency = 16;
   bool drafts = true;
+  bool foretells = true;  // what a grammar nearly dictates is drafted
   bool verifies_all = false;
   bool pipelined = true;
   bool has_thread = true;
@@ -67,6 +71,10 @@ class LoopBench {
     const std::string body = fmt::format(
         R"({{"model":"DeepSeek-V4.1-Flash","temperature":0,"messages":[{{"role":"user","content":"{}"}}]}})",
         text_of(i));
+    return request_of(body, output_max);
+  }
+  // Of a Chat Completions body.
+  Result<LoopRequest> request_of(const std::string& body, int64_t output_max) const {
     DecodedRequest decoded;
     PreparedRequest prepared;
     if (const Refusal refusal = find_codec("chat")->decode(body, {}, decoded)) return internal_error(refusal->message);
@@ -74,6 +82,7 @@ class LoopBench {
       return internal_error(refusal->message);
     LoopRequest request;
     request.sampling = prepared.sampling;
+    request.masks = grammar_masks(prepared);
     request.sequence.prompt = std::move(prepared.tokens);
     request.sequence.max_output_tokens = output_max;
     request.sequence.stop_ids = ending_ids(prepared.sampling);
@@ -121,7 +130,8 @@ class LoopBench {
     for (int64_t num_steps = 0;;) {
       ASSIGN_OR_RETURN(const bool ran, loop.run_step());
       result.loop = loop.snapshot();
-      if (!ran) break;
+      if (!ran && result.loop.num_running + result.loop.num_waiting == 0) break;
+      if (!ran) std::this_thread::sleep_for(std::chrono::microseconds(50));  // masks are late
       if (result.loop.num_steps == num_steps) continue;
       num_steps = result.loop.num_steps;
       result.errors.push_back(std::abs(
@@ -143,8 +153,8 @@ class LoopBench {
     options.has_thread = setup.has_thread;
     options.target = {Backend::kCpu, fastest_cpu_level()};
     options.lanes_max = setup.concurrency;
-    options.rows_max = std::max<int64_t>(512, setup.concurrency * (1 + draft_block()));
-    options.logits_rows_max = setup.concurrency * (1 + draft_block());
+    options.logits_rows_max = setup.concurrency * (1 + draft_run_max(config()));
+    options.rows_max = std::max<int64_t>(512, options.logits_rows_max);
     options.blocks_max = BlockTable::blocks_for(kContext) * std::min<int64_t>(setup.concurrency, 16) + 64;
     options.context_max = kContext;
     return Engine::open(model_.weights, model_.token_map, options);
@@ -157,10 +167,13 @@ class LoopBench {
     options.scheduler.num_lanes = setup.concurrency;
     options.scheduler.rows_max = engine.options().rows_max;
     options.scheduler.context_tokens_max = kContext;
-    options.scheduler.num_drafts = setup.drafts ? draft_block() : 0;
+    options.scheduler.num_drafts = draft_run_max(config());
+    options.scheduler.has_draft_head = setup.drafts && draft_block() > 0;
+    options.drafts_foretold = setup.foretells;
     options.scheduler.verifies_all = setup.verifies_all;
     const StepProfileOptions shapes{.num_sequences_max = setup.concurrency,
                                     .num_drafts = options.scheduler.num_drafts,
+                                    .has_draft_head = options.scheduler.has_draft_head,
                                     .measures_cpu_time = setup.measures_cpu_time,
                                     .ns_max = 700'000'000};
     ASSIGN_OR_RETURN(StepProfile profile, profile_steps(engine, shapes, clock_));

@@ -20,14 +20,22 @@ Result<std::optional<int64_t>> GrammarMasks::make_masks(std::span<const TokenId>
     return std::optional<int64_t>();
   }
   units_ = kUnitsAtFirst;
+  foretold_ = matcher_.foretell(masks.row(0));
   return std::optional<int64_t>(static_cast<int64_t>(*num_rows));
 }
 
 std::optional<int64_t> GrammarMasks::look_up_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
                                                    TokenMasks& masks) {
   if (tokens_max_ != 0) return std::nullopt;
+  const size_t num_before = matcher_.num_tokens();
   const std::optional<size_t> num_rows = matcher_.look_up_advance(settled, drafts, masks);
   if (!num_rows) return std::nullopt;
+  std::optional<std::vector<TokenId>> foretold = matcher_.look_up_foretold(masks.row(0));
+  if (!foretold) {  // make_masks() works it out
+    matcher_.rollback(matcher_.num_tokens() - num_before);
+    return std::nullopt;
+  }
+  foretold_ = std::move(*foretold);
   return static_cast<int64_t>(*num_rows);
 }
 

@@ -22,9 +22,11 @@ class GrammarMasks : public MaskSource {
                                             TokenMasks& masks) override;
   std::optional<int64_t> look_up_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
                                        TokenMasks& masks) override;
+  std::span<const TokenId> foretold() const override { return foretold_; }
 
  private:
   Matcher matcher_;
+  std::vector<TokenId> foretold_;
   int64_t tokens_max_;
   uint64_t units_;  // of the next call
 };

@@ -23,8 +23,8 @@ EngineOptions engine_options(const LoadedModel& model, const Target& target, int
   options.has_thread = limits.pipelined;
   options.step_ns_max = limits.step_ns_max;
   options.lanes_max = limits.sequences_max;
-  options.rows_max = std::max(limits.rows_max, limits.sequences_max * (config.draft.block_size + 1));
-  options.logits_rows_max = limits.sequences_max * (config.draft.block_size + 1);
+  options.rows_max = std::max(limits.rows_max, limits.sequences_max * (draft_run_max(config) + 1));
+  options.logits_rows_max = limits.sequences_max * (draft_run_max(config) + 1);
   const int64_t kv_tokens = limits.kv_tokens > 0 ? limits.kv_tokens : std::max(kDefaultKvTokens, 4 * context_max);
   options.blocks_max = BlockTable::blocks_for(std::max(kv_tokens, context_max));
   options.context_max = context_max;
@@ -35,10 +35,11 @@ StepLoopOptions loop_options(const Engine& engine, const InferenceLimits& limits
   const ModelConfig& config = engine.config();
   StepLoopOptions options;
   options.scheduler.num_lanes = limits.sequences_max;
-  options.scheduler.rows_max = std::max(limits.rows_max, limits.sequences_max * (config.draft.block_size + 1));
+  options.scheduler.rows_max = std::max(limits.rows_max, limits.sequences_max * (draft_run_max(config) + 1));
   options.scheduler.queue_max = limits.queue_max;
   options.scheduler.context_tokens_max = context_max;
-  options.scheduler.num_drafts = limits.drafts ? config.draft.block_size : 0;
+  options.scheduler.num_drafts = draft_run_max(config);
+  options.scheduler.has_draft_head = limits.drafts && config.draft.num_layers > 0;
   options.pipelined = limits.pipelined;
   options.ttft_ns_max = limits.ttft_ns_max;
   options.num_host_blocks = BlockTable::blocks_for(limits.host_kv_tokens);
@@ -68,6 +69,7 @@ Result<std::unique_ptr<Inference>> Inference::open(LoadedModel model, const Targ
   if (limits.profile_ns_max > 0 && limits.sequences_max > 1) {  // it needs a lane for the prompt and one beside it
     const StepProfileOptions shapes{.num_sequences_max = limits.sequences_max,
                                     .num_drafts = options.scheduler.num_drafts,
+                                    .has_draft_head = options.scheduler.has_draft_head,
                                     .ns_max = limits.profile_ns_max};
     ASSIGN_OR_RETURN(StepProfile profile, profile_steps(*inference->engine_, shapes, clock));
     options.scheduler.profile = profile.curve;

@@ -19,8 +19,8 @@ StepLoopOptions loop_options(const Engine& engine, const GenerationRequest& requ
   options.scheduler.rows_max = engine.options().rows_max;
   options.mask_wait_ns = 1'000'000'000;  // nobody else is kept waiting
   options.scheduler.context_tokens_max = engine.options().blocks_max * kBlockTokens;
-  options.scheduler.num_drafts =
-      request.drafts ? std::min<int64_t>(engine.config().draft.block_size, engine.options().logits_rows_max - 1) : 0;
+  options.scheduler.num_drafts = std::min(draft_run_max(engine.config()), engine.options().logits_rows_max - 1);
+  options.scheduler.has_draft_head = request.drafts && engine.config().draft.num_layers > 0;
   return options;
 }
 

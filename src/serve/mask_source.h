@@ -30,6 +30,9 @@ class MaskSource {
   // elsewhere.
   virtual std::optional<int64_t> look_up_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
                                                TokenMasks& masks) = 0;
+  // What the rules nearly dictate behind the settled tokens: worth proposing as drafts, the masks judge them as any
+  // others. Of the last call that did its work; most positions have none.
+  virtual std::span<const TokenId> foretold() const { return {}; }
 };
 
 }  // namespace deepinfer

@@ -26,12 +26,13 @@ EngineOptions engine_options(const LoadedModel& model, const OfflineOptions& opt
   engine.num_threads = options.num_threads;
   engine.has_thread = true;  // the next step is planned while one runs
   engine.lanes_max = options.sequences_max;
-  engine.rows_max = std::max(engine.rows_max, options.sequences_max * (1 + config.draft.block_size));
-  engine.logits_rows_max = options.sequences_max * (1 + config.draft.block_size);
+  const int64_t run_rows_max = 1 + draft_run_max(config);
+  engine.rows_max = std::max(engine.rows_max, options.sequences_max * run_rows_max);
+  engine.logits_rows_max = options.sequences_max * run_rows_max;
   const int64_t kv_tokens =
       options.kv_tokens > 0 ? options.kv_tokens : context_max + (options.sequences_max - 1) * (context_max / 2);
-  engine.blocks_max = BlockTable::blocks_for(std::max(kv_tokens, context_max) + 1 + config.draft.block_size);
-  engine.context_max = context_max + 1 + config.draft.block_size;
+  engine.blocks_max = BlockTable::blocks_for(std::max(kv_tokens, context_max) + run_rows_max);
+  engine.context_max = context_max + run_rows_max;
   return engine;
 }
 
@@ -42,7 +43,8 @@ StepLoopOptions loop_options(const Engine& engine, const OfflineOptions& options
   loop.scheduler.rows_max = engine.options().rows_max;
   loop.scheduler.queue_max = loop.inbox_max = kQueueMax;
   loop.scheduler.context_tokens_max = context_max;
-  loop.scheduler.num_drafts = options.drafts && config.draft.num_layers > 0 ? config.draft.block_size : 0;
+  loop.scheduler.num_drafts = draft_run_max(config);
+  loop.scheduler.has_draft_head = options.drafts && config.draft.num_layers > 0;
   loop.scheduler.snapshots.bytes_max = options.snapshot_bytes_max > 0
                                            ? options.snapshot_bytes_max
                                            : engine.options().blocks_max * engine.cache_layout().block_bytes / 2;

@@ -24,14 +24,16 @@ class SequenceMasks : public std::enable_shared_from_this<SequenceMasks> {
 
   // Precondition: the rows are there.
   void accept(std::span<const TokenId> tokens);
-  // Has rows made for the next verify run: after the accepted tokens and each of `drafts`. Asking again before the next
-  // accept() costs nothing.
+  // Has rows made for the next verify run: after the accepted tokens and each of `drafts`. Asking again for the same,
+  // or for fewer, before the next accept() costs nothing.
   void ask(std::span<const TokenId> drafts);
   // Whether what was asked for is there.
-  bool is_ready() const { return !is_busy_.load(std::memory_order_acquire) && num_drafts_asked_ >= num_drafts_wanted_; }
+  bool is_ready() const;
   // How many of the drafts asked for are allowed; those behind need not be verified. Precondition: is_ready().
   int64_t num_drafts_allowed() const { return num_drafts_allowed_; }
   const TokenMasks& rows() const { return rows_; }
+  // Tokens that the rules nearly dictate behind the accepted ones; until the next accept(). Precondition: is_ready().
+  std::span<const TokenId> foretold() const;
   // Not ok when the source failed: from then on nothing is allowed. Precondition: is_ready().
   const Status& failure() const { return failure_; }
 
@@ -45,9 +47,9 @@ class SequenceMasks : public std::enable_shared_from_this<SequenceMasks> {
   MaskWorkers& workers_;
   std::unique_ptr<MaskSource> source_;
   TokenMasks rows_;
-  std::vector<TokenId> settled_, drafts_;  // the source has not been told of yet; asked for
-  int64_t num_drafts_wanted_ = 0;
-  int64_t num_drafts_asked_ = -1;  // rows_ is for so many drafts; -1 = it has to be filled
+  std::vector<TokenId> settled_;          // the source has not been told of yet
+  std::vector<TokenId> wanted_, drafts_;  // asked for; what the rows are for, or are being made for
+  bool has_rows_ = false;
   int64_t num_drafts_allowed_ = 0;
   Status failure_;
   std::atomic<bool> is_busy_ = false;

@@ -90,6 +90,7 @@ void StepLoop::accept(Arrival arrival) {
   SequenceRequest sequence = arrival.request.sequence;
   sequence.hands_over = options_.store && arrival.request.ttl_class == TtlClass::kAgent;
   if (options_.ttft_ns_max > 0 && !sequence.ttft_ns_max) sequence.ttft_ns_max = options_.ttft_ns_max;
+  sequence.is_foretold = arrival.request.masks && options_.drafts_foretold;
   if (const Status taken = scheduler_.submit(std::move(sequence), clock_.monotonic_ns()); !taken.ok()) {
     if (arrival.request.sequence.resume) snapshots_.drop(arrival.request.sequence.resume->snapshot);
     arrival.on_update({.id = arrival.id, .tokens = {}, .logprobs = {}, .finished = {}, .refused = taken});

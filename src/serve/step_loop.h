@@ -41,6 +41,7 @@ struct StepLoopOptions {
   StoreTier* store = nullptr;        // the third tier; outlives the loop. Null = none
   int num_mask_threads = 2;          // for masks that cannot be looked up
   int64_t mask_wait_ns = 1'000'000;  // a step waits for them so long at most
+  bool drafts_foretold = true;       // what a grammar nearly dictates is drafted, with a draft head or without
   bool pipelined = true;             // false: every step is collected before the next is planned
   bool measures_cpu_time = false;    // steps count as CPU time of the engine thread: benches on shared machines
   bool checks_invariants = false;    // every step; tests
@@ -133,6 +134,8 @@ class StepLoop final : public TokenSource {
   void wait_for_masks(std::span<const std::shared_ptr<SequenceMasks>> masks);
   void settle_masks();
   bool settle(SequenceId id);
+  std::span<const TokenId> foretold_by(const SequenceMasks& masks) const;
+  bool draft_foretold(const Sequence& sequence, const SequenceMasks& masks);
   int64_t step_ns(const StepOutput& output) const;
   void warn_of_bad_drafts();
   void end_flights();

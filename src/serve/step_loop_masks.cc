@@ -67,13 +67,31 @@ const StepMasks* StepLoop::fill_masks(Flight& step) {
     if (at == live_.end() || std::ranges::find(step.held, at->second.masks) == step.held.end()) continue;
     SequenceMasks& masks = *at->second.masks;
     masks.was_late = !masks.is_ready();
-    step.masks[i] = {masks.was_late ? nullptr : &masks.rows(), masks.was_late};
-    if (!masks.was_late) continue;
+    if (!masks.was_late) {
+      step.masks[i] = {&masks.rows(), false, foretold_by(masks)};
+      scheduler_.foretell(id, std::ssize(step.masks[i].foretold) - 1);  // the step gives one token at least
+      continue;
+    }
+    step.masks[i] = {nullptr, true};
     ++num_late_masks_;
     scheduler_.hold(id, true);
     if (std::ranges::find(unsettled_, id) == unsettled_.end()) unsettled_.push_back(id);
   }
   return &step.masks;
+}
+
+std::span<const TokenId> StepLoop::foretold_by(const SequenceMasks& masks) const {
+  return options_.drafts_foretold && scheduler_.num_drafts() > 0 ? masks.foretold() : std::span<const TokenId>();
+}
+
+// Whether the sequence has other drafts now.
+bool StepLoop::draft_foretold(const Sequence& sequence, const SequenceMasks& masks) {
+  std::span<const TokenId> foretold = foretold_by(masks);
+  foretold = foretold.first(std::min(foretold.size(), static_cast<size_t>(scheduler_.num_drafts())));
+  const auto kept = std::span(sequence.drafts).first(std::min(sequence.drafts.size(), foretold.size()));
+  if (sequence.num_steps_under_way > 0 || std::ranges::equal(kept, foretold)) return false;
+  scheduler_.foretell_drafts(sequence.request.id, foretold);
+  return true;
 }
 
 // Before a step is planned: drafts that a mask refuses are not verified where that can still be helped, and who has no
@@ -97,6 +115,7 @@ bool StepLoop::settle(SequenceId id) {
   SequenceMasks& masks = *at->second.masks;
   if (sequence->num_steps_under_way > 0 && !sequence->is_held) return true;  // looked at when that step samples
   masks.ask(sequence->drafts);
+  if (masks.is_ready() && draft_foretold(*sequence, masks)) masks.ask(sequence->drafts);
   if (!masks.is_ready()) {
     scheduler_.hold(id, true);
     return false;

@@ -197,6 +197,63 @@ TEST(StepLoopMasks, ALateFirstMaskChangesNoChoice) {
   }
 }
 
+// The rules dictate a stretch of the text, token by token, and say so.
+class DictatedMasks final : public RuleMasks {
+ public:
+  static constexpr int64_t kBegin = 4, kEnd = 24;
+  static TokenId dictated(int64_t position) { return static_cast<TokenId>(200 + position); }
+  DictatedMasks()
+      : RuleMasks([](int64_t position, TokenId id) {
+          return position < kBegin || position >= kEnd || id == dictated(position);
+        }) {}
+  Result<std::optional<int64_t>> make_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
+                                            TokenMasks& masks) override {
+    position_ += static_cast<int64_t>(settled.size());
+    foretold_.clear();
+    for (int64_t p = position_; p >= kBegin && p < kEnd; ++p) foretold_.push_back(dictated(p));
+    return RuleMasks::make_masks(settled, drafts, masks);
+  }
+  std::span<const TokenId> foretold() const override { return foretold_; }
+
+ private:
+  int64_t position_ = 0;
+  std::vector<TokenId> foretold_;
+};
+
+TEST(StepLoopMasks, WhatTheRulesDictateIsDraftedWithAHeadAndWithout) {
+  for (const bool pipelined : {true, false}) {
+    for (const bool has_head : {true, false}) {
+      std::vector<TokenId> expected;
+      for (const bool foretells : {false, true}) {
+        StepLoopOptions options = loop_test_options();
+        options.scheduler.num_drafts = 7;
+        options.scheduler.has_draft_head = has_head;
+        options.pipelined = pipelined;
+        options.drafts_foretold = foretells;
+        options.mask_wait_ns = 60'000'000'000;
+        LoopRun run(options);
+        LoopRequest request = loop_request(3, 20, 40);
+        request.sampling.temperature = 1;
+        request.masks = std::make_unique<DictatedMasks>();
+        const LoopOutput output = run.run(std::move(request));
+        ASSERT_EQ(output.tokens.size(), 40u);
+        for (int64_t p = DictatedMasks::kBegin; p < DictatedMasks::kEnd; ++p)
+          EXPECT_EQ(output.tokens[static_cast<size_t>(p)], DictatedMasks::dictated(p));
+        if (!foretells) {
+          expected = output.tokens;
+          EXPECT_TRUE(has_head || output.record.num_accepted == 0);
+          continue;
+        }
+        EXPECT_EQ(output.tokens, expected);
+        // Of the 20, one is picked by each step that reaches them, and where a step is planned while another runs the
+        // first of them comes without drafts.
+        EXPECT_GE(output.record.num_accepted, 20 - 20 / 8 - 2);
+        EXPECT_LE(output.record.num_steps, 20 + 20 / 8 + 2);
+      }
+    }
+  }
+}
+
 // Where a step is collected before the next is planned: else it has begun when the mask is there.
 TEST(StepLoopMasks, DraftsThatCannotStandAreNotVerified) {
   StepLoopOptions options = loop_test_options();

@@ -40,7 +40,7 @@ class Profiler {
     TRY(start_lanes());
     list_decode();
     list_chunks();
-    TRY(run_step({.num_sequences = 1, .drafts = num_drafts_ > 0}).status());  // touches what is touched once
+    TRY(run_step({.num_sequences = 1, .drafts = options_.has_draft_head}).status());  // touches what is touched once
     std::vector<std::vector<int64_t>> times(kinds_.size());
     for (int64_t i = 0; i < options_.num_runs; ++i)
       for (size_t kind = 0; kind < kinds_.size(); ++kind) {
@@ -79,8 +79,8 @@ class Profiler {
     const int64_t num_verified = std::min(num_drafts_, rows_max() / most - 1);
     kinds_.push_back({.num_sequences = 1});
     kinds_.push_back({.num_sequences = most});
-    if (num_drafts_ > 0) {
-      kinds_.push_back({.num_sequences = most, .num_drafts = num_verified});
+    if (num_drafts_ > 0) kinds_.push_back({.num_sequences = most, .num_drafts = num_verified});
+    if (num_drafts_ > 0 && options_.has_draft_head) {
       kinds_.push_back({.num_sequences = 1, .drafts = true});
       kinds_.push_back({.num_sequences = most, .num_drafts = num_verified, .drafts = true});
       kinds_.push_back({.num_sequences = few, .num_drafts = num_verified, .drafts = true});

@@ -17,6 +17,7 @@ namespace deepinfer {
 struct StepProfileOptions {
   int64_t num_sequences_max = 64;  // decoding at once
   int64_t num_drafts = 0;          // verified at most by each
+  bool has_draft_head = true;      // steps with drafting are among those measured
   int64_t num_runs = 3;            // of each shape
   bool measures_cpu_time = false;  // see StepLoopOptions
   int64_t ns_max = 2'000'000'000;  // no new shape begins after so long

@@ -171,6 +171,58 @@ TEST_F(StructuredOutput, LooseToolsStillGiveObjects) {
   });
 }
 
+// Answers of every kind, all at once in a loop.
+std::vector<std::vector<TokenId>> answers_at_once(const StepLoopOptions& options, const EngineOptions& engine,
+                                                  int64_t& num_steps) {
+  const std::string forms[] = {
+      kPlain + R"x(,"guided_regex":"(ab|c){3}[0-9]")x",
+      kPlain + R"x(,"guided_grammar":"root ::= e\ne ::= e \"+\" e | \"the only number is \" [0-9]{1,3}")x",
+      kPlain + R"(,"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":)" + kSchema + "}}",
+      kPlain + R"(,"tool_choice":"required","parallel_tool_calls":false,)" + tools("true")};
+  LoopRun run(options, engine);
+  std::vector<SequenceId> ids;
+  for (const std::string& form : forms) {
+    PreparedRequest prepared;
+    const Refusal refusal = prepare(body_of(form, 3), prepared);
+    EXPECT_FALSE(refusal) << refusal->message;
+    prepared.max_tokens = std::min<int64_t>(prepared.max_tokens, 120);
+    ids.push_back(run.submit(request_of(prepared, true)));
+  }
+  run.finish();
+  std::vector<std::vector<TokenId>> all;
+  num_steps = 0;
+  for (const SequenceId id : ids) {
+    all.push_back(run.output(id).tokens);
+    num_steps += run.output(id).record.num_steps;
+  }
+  return all;
+}
+
+TEST_F(StructuredOutput, NoThreadAndNoDraftChangesAToken) {
+  std::vector<std::vector<TokenId>> expected;
+  int64_t num_steps = 0, num_steps_alone = 0;
+  for (const int num_compute_threads : {1, 2})
+    for (const int num_mask_threads : {1, 2, 3}) {
+      StepLoopOptions options = wide_loop();
+      options.num_mask_threads = num_mask_threads;
+      EngineOptions engine = wide_engine();
+      engine.num_threads = num_compute_threads;
+      engine.has_thread = num_mask_threads > 1;
+      const auto all = answers_at_once(options, engine, num_steps);
+      if (expected.empty()) expected = all;
+      EXPECT_EQ(all, expected) << num_compute_threads << " compute threads, " << num_mask_threads << " for masks";
+    }
+  for (const bool has_head : {true, false}) {
+    StepLoopOptions options = wide_loop();
+    options.scheduler.has_draft_head = has_head;
+    options.scheduler.num_drafts = draft_run_max(golden_model().weights->config());
+    EXPECT_EQ(answers_at_once(options, wide_engine(), num_steps), expected);
+    options.drafts_foretold = false;
+    EXPECT_EQ(answers_at_once(options, wide_engine(), num_steps_alone), expected);
+    EXPECT_LT(num_steps, num_steps_alone) << "what the grammar dictates takes fewer steps";
+  }
+}
+
 // Each of its masks takes the workers hundreds of milliseconds; a step waits for none.
 TEST_F(StructuredOutput, RulesThatTakeLongHoldUpNobodyElse) {
   StepLoopOptions options = wide_loop();

@@ -227,7 +227,8 @@ Status run_chat(const ChatArguments& arguments) {
   options.scheduler.num_lanes = 1;
   options.scheduler.rows_max = engine_options.rows_max;
   options.scheduler.context_tokens_max = context;
-  options.scheduler.num_drafts = config.draft.num_layers > 0 ? config.draft.block_size : 0;
+  options.scheduler.num_drafts = draft_run_max(config);
+  options.scheduler.has_draft_head = config.draft.num_layers > 0;
   StepLoop loop(*engine, options, clock);
   ChatSession session(arguments, *preparer, loop);
   if (isatty(0) == 1)

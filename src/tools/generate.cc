@@ -98,7 +98,7 @@ Result<std::unique_ptr<Engine>> open_engine(const GenerateOptions& arguments, co
   options.expert_bytes_max = model.expert_bytes_max;
   options.lanes_max = 1;
   options.logits_rows_max = 16;
-  options.blocks_max = BlockTable::blocks_for(num_tokens + model.weights->config().draft.block_size);
+  options.blocks_max = BlockTable::blocks_for(num_tokens + draft_run_max(model.weights->config()));
   return Engine::open(model.weights, model.token_map, options);
 }
 
