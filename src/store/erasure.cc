@@ -8,31 +8,12 @@
 #include "base/check.h"
 
 namespace deepinfer {
-namespace {
-constexpr int64_t kTableBytes = 32;                // of one coefficient
-constexpr int64_t kPieceBytes = int64_t{1} << 30;  // the library counts in int
-
-// out[r] = sum over j of coefficient[r, j] * in[j], piece by piece.
-void multiply(const uint8_t* tables, std::span<const uint8_t* const> in, std::span<uint8_t* const> out, int64_t bytes) {
-  std::vector<uint8_t*> from(in.size()), to(out.size());
-  for (int64_t begin = 0; begin < bytes; begin += kPieceBytes) {
-    const int64_t n = std::min(kPieceBytes, bytes - begin);
-    for (size_t j = 0; j < in.size(); ++j) from[j] = const_cast<uint8_t*>(in[j]) + begin;
-    for (size_t r = 0; r < out.size(); ++r) to[r] = out[r] + begin;
-    ec_encode_data(static_cast<int>(n), static_cast<int>(in.size()), static_cast<int>(out.size()),
-                   const_cast<uint8_t*>(tables), from.data(), to.data());
-  }
-}
-
-}  // namespace
-
 ErasureCode::ErasureCode(int num_data_shards, int num_parity_shards) : k_(num_data_shards), m_(num_parity_shards) {
   CHECK(k_ >= 1 && m_ >= 0 && m_ <= 2 && k_ + m_ <= 16);
   matrix_.resize(static_cast<size_t>((k_ + m_) * k_));
   gf_gen_cauchy1_matrix(matrix_.data(), k_ + m_, k_);
   if (m_ == 0) return;
-  encode_tables_.resize(static_cast<size_t>(m_ * k_ * kTableBytes));
-  ec_init_tables(k_, m_, matrix_.data() + k_ * k_, encode_tables_.data());
+  parity_ = FieldRows(k_, std::span(matrix_).subspan(static_cast<size_t>(k_ * k_)));
   rebuilds_.resize(size_t{1} << (k_ + m_));
   for (uint32_t present = 0; present < rebuilds_.size(); ++present)
     if (std::popcount(present) == k_) prepare(present);
@@ -53,21 +34,19 @@ void ErasureCode::prepare(uint32_t present) {
       coefficients.push_back(sum);
     }
   }
-  std::vector<uint8_t>& tables = rebuilds_[present];
-  tables.resize(coefficients.size() * kTableBytes);
-  ec_init_tables(k_, m_, coefficients.data(), tables.data());
+  rebuilds_[present] = FieldRows(k_, coefficients);
 }
 
 void ErasureCode::encode(std::span<const uint8_t* const> data, std::span<uint8_t* const> parity, int64_t bytes) const {
   CHECK(static_cast<int>(data.size()) == k_ && static_cast<int>(parity.size()) == m_);
-  if (m_ > 0) multiply(encode_tables_.data(), data, parity, bytes);
+  if (m_ > 0) parity_.multiply(0, data, parity, bytes);
 }
 
-void ErasureCode::rebuild(uint32_t present, std::span<const uint8_t* const> sources, int wanted, uint8_t* out,
-                          int64_t bytes) const {
+void ErasureCode::rebuild(uint32_t present, std::span<const uint8_t* const> sources, int wanted,
+                          std::span<uint8_t* const> out, int64_t bytes) const {
   CHECK(std::popcount(present) == k_ && static_cast<int>(sources.size()) == k_ && !(present >> wanted & 1));
   const int before = wanted - std::popcount(present & ((1u << wanted) - 1));  // missing shards before this one
-  multiply(rebuilds_[present].data() + before * k_ * kTableBytes, sources, {&out, 1}, bytes);
+  rebuilds_[present].multiply(before, sources, out, bytes);
 }
 
 }  // namespace deepinfer

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "store/field_rows.h"
+
 namespace deepinfer {
 
 class ErasureCode {
@@ -21,17 +23,18 @@ class ErasureCode {
   // data: k pointers, parity: m pointers, each to `bytes` bytes.
   void encode(std::span<const uint8_t* const> data, std::span<uint8_t* const> parity, int64_t bytes) const;
 
-  // Recomputes shard `wanted` (data or parity) from exactly k others. `present` has bit i set for shard i; `sources`
-  // are their bytes in ascending shard order. Precondition: k bits are set, and not that of `wanted`.
-  void rebuild(uint32_t present, std::span<const uint8_t* const> sources, int wanted, uint8_t* out,
+  // Recomputes shard `wanted` (data or parity) from exactly k others, and with two outputs the missing shard after it
+  // in the same pass. `present` has bit i set for shard i; `sources` are their bytes in ascending shard order.
+  // Precondition: k bits are set, and not that of `wanted`.
+  void rebuild(uint32_t present, std::span<const uint8_t* const> sources, int wanted, std::span<uint8_t* const> out,
                int64_t bytes) const;
 
  private:
   void prepare(uint32_t present);
   int k_, m_;
-  std::vector<uint8_t> matrix_;                 // [k + m, k]
-  std::vector<uint8_t> encode_tables_;          // [m, k, 32]
-  std::vector<std::vector<uint8_t>> rebuilds_;  // by `present`: [number of missing shards, k, 32], ascending
+  std::vector<uint8_t> matrix_;      // [k + m, k]
+  FieldRows parity_;                 // its last m rows
+  std::vector<FieldRows> rebuilds_;  // by `present`: a row for each missing shard, ascending
 };
 
 }  // namespace deepinfer

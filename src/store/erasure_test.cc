@@ -40,8 +40,17 @@ void expect_rebuilds(const ErasureCode& code, const Shards& shards, uint32_t pre
   for (size_t i = 0; i < shards.size(); ++i) {
     if (present >> i & 1) continue;
     std::vector<uint8_t> out(shards[i].size());
-    code.rebuild(present, sources, static_cast<int>(i), out.data(), static_cast<int64_t>(out.size()));
+    uint8_t* const one[] = {out.data()};
+    code.rebuild(present, sources, static_cast<int>(i), one, static_cast<int64_t>(out.size()));
     EXPECT_EQ(out, shards[i]) << "present " << std::hex << present << " shard " << i;
+    size_t next = i + 1;
+    while (next < shards.size() && present >> next & 1) ++next;
+    if (next == shards.size()) continue;
+    std::vector<uint8_t> after(out.size());
+    uint8_t* const both[] = {out.data(), after.data()};
+    code.rebuild(present, sources, static_cast<int>(i), both, static_cast<int64_t>(out.size()));
+    EXPECT_EQ(out, shards[i]) << "present " << std::hex << present << " shard " << i;
+    EXPECT_EQ(after, shards[next]) << "present " << std::hex << present << " shard " << next;
   }
 }
 
@@ -88,6 +97,35 @@ TEST(ErasureCode, ParityIsTheCauchyProductOverTheField) {
       for (int j = 0; j < 10; ++j) sum ^= multiply(shards[static_cast<size_t>(j)][at], invert(i ^ j));
       EXPECT_EQ(shards[static_cast<size_t>(i)][at], sum) << i << " at " << at;
     }
+}
+
+// Every product of two bytes, at every length up to two vectors and an odd rest, by both ways.
+TEST(FieldRows, InstructionsAndTablesAgree) {
+  std::vector<uint8_t> in(256), by_either(256), by_tables(256);
+  for (size_t i = 0; i < 256; ++i) in[i] = static_cast<uint8_t>(i);
+  const uint8_t* const from[] = {in.data()};
+  for (int coefficient = 0; coefficient < 256; ++coefficient) {
+    const uint8_t c = static_cast<uint8_t>(coefficient);
+    const FieldRows rows(1, {&c, 1});
+    uint8_t* const a[] = {by_either.data()};
+    uint8_t* const b[] = {by_tables.data()};
+    rows.multiply(0, from, a, 256);
+    rows.multiply_by_tables(0, from, b, 256);
+    EXPECT_EQ(by_either, by_tables) << coefficient;
+  }
+  const std::vector<uint8_t> coefficients = {3, 200, 7, 91};
+  const FieldRows rows(2, coefficients);
+  const uint8_t* const two[] = {in.data(), in.data() + 50};
+  for (int64_t n = 0; n <= 150; ++n) {
+    std::vector<std::vector<uint8_t>> out(4, std::vector<uint8_t>(static_cast<size_t>(n) + 1, 0xee));  // one behind
+    uint8_t* const a[] = {out[0].data(), out[1].data()};
+    uint8_t* const b[] = {out[2].data(), out[3].data()};
+    rows.multiply(0, two, a, n);
+    rows.multiply_by_tables(0, two, b, n);
+    EXPECT_EQ(out[0], out[2]) << n;
+    EXPECT_EQ(out[1], out[3]) << n;
+    EXPECT_EQ(out[0].back(), 0xee);
+  }
 }
 
 TEST(ErasureCode, OtherShapesRebuildToo) {

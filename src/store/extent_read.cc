@@ -194,14 +194,20 @@ class Reading {
     }
     for (const auto& [shard, row] : rows_)
       if (shard < k) scatter(shard, row.buffer.data() + kPageBytes, part);
-    PageBuffer scratch;
-    for (int shard = 0; shard < k; ++shard) {
-      if (present >> shard & 1) continue;
-      if (scratch.empty()) scratch = PageBuffer::of(num_usable_ * part);
-      io_.code.rebuild(present, sources, shard, scratch.data(), num_usable_ * part);
-      scatter(shard, scratch.data(), part);
-    }
+    std::vector<int> missing;
+    for (int shard = 0; shard < k; ++shard)
+      if (!(present >> shard & 1)) missing.push_back(shard);
+    if (!missing.empty()) rebuild(present, sources, missing, part);
     check_blocks();
+  }
+
+  void rebuild(uint32_t present, std::span<const uint8_t* const> sources, std::span<const int> missing, int64_t part) {
+    const int64_t bytes = num_usable_ * part;
+    PageBuffer scratch = PageBuffer::of(static_cast<int64_t>(missing.size()) * bytes);
+    std::vector<uint8_t*> out;
+    for (size_t i = 0; i < missing.size(); ++i) out.push_back(scratch.data() + static_cast<int64_t>(i) * bytes);
+    io_.code.rebuild(present, sources, missing.front(), out, bytes);  // two stand side by side among the missing
+    for (size_t i = 0; i < missing.size(); ++i) scatter(missing[i], out[i], part);
   }
 
   void scatter(int shard, const uint8_t* parts, int64_t part) {
