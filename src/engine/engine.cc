@@ -58,6 +58,7 @@ Status open_forward(State& state) {
                          .draft_sequences_max = state.options.lanes_max,
                          .score_rounding = state.options.score_rounding,
                          .records_graphs = !state.options.cuda.waits_after_each_op,
+                         .pads_rows = !state.options.cuda.waits_after_each_op,
                          .reproduces_published_key_slot = state.options.reproduces_published_key_slot};
   const Forward::Parts parts{*state.weights,
                              state.kernels,
@@ -70,11 +71,24 @@ Status open_forward(State& state) {
   return {};
 }
 
+Status open_device_sampler(State& state) {
+  const EngineOptions& options = state.options;
+  if (!state.device || options.picks_on_host) return {};
+  ASSIGN_OR_RETURN(state.device_sampler,
+                   DeviceSampler::create(*state.device, {.vocab_size = state.config().vocab_size,
+                                                         .rows_max = options.logits_rows_max,
+                                                         .sequences_max = options.lanes_max,
+                                                         .verify_rows_max = options.verify_rows_max,
+                                                         .draft_block = state.forward->draft_block()}));
+  return {};
+}
+
 // Weights are brought over once their place and that of the caches is known to be there.
 Status open_device(State& state) {
   if (state.options.target.backend != Backend::kCuda) return {};
   ASSIGN_OR_RETURN(state.device, open_cuda_device(state.options.cuda));
   state.scratch = Scratch(state.device->memory());
+  state.spans = SpanTimer::make(*state.device);
   const EngineOptions& options = state.options;
   const int64_t weights = DeviceWeights::size_bytes(*state.weights), free = state.device->free_bytes();
   const int64_t caches = options.blocks_max * state.layout.block_bytes + options.lanes_max * state.layout.lane_bytes();
@@ -128,6 +142,7 @@ void start_output(StepContext& step) {
   output.failure = {};
   output.forward_ns = output.sample_ns = output.cpu_ns = output.idle_ns = 0;
   output.experts_read = output.expert_bytes_read = 0;
+  output.device_busy_ns = output.device_idle_ns = 0;
   output.sequences.resize(step.batch.sequences.size());
   for (size_t s = 0; s < output.sequences.size(); ++s) {
     SequenceOutput& sequence = output.sequences[s];
@@ -214,6 +229,7 @@ Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights>
   }
   state->is_admitted.resize(static_cast<size_t>(options.lanes_max));
   TRY(open_forward(*state));
+  TRY(open_device_sampler(*state));
   state->executor = std::make_unique<StepExecutor>(options.has_thread);
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
 }
@@ -315,11 +331,16 @@ Result<StepOutput> Engine::collect() {
 
 View<const float, dim::rows, dim::vocab> Engine::logits() const {
   state_->executor->drain();
+  state_->machine().make_current();
   return state_->forward->logits();
 }
 
 View<const float, dim::rows, dim::vocab> Engine::draft_logits() const {
   state_->executor->drain();
+  if (!state_->draft_columns.empty()) {
+    state_->machine().make_current();
+    return state_->forward->draft_logits_of(state_->draft_columns);
+  }
   return {state_->draft_logits, {state_->num_draft_logits_rows, config().vocab_size}};
 }
 

@@ -50,6 +50,7 @@ struct EngineOptions {
   // On the host: bytes of routed experts that stay in memory, the others are read from the files when a row needs them
   // (StepOutput::expert_bytes_read); 0 = all. Never changes a result.
   int64_t expert_bytes_max = 0;
+  bool picks_on_host = false;  // on a device: logits are brought to the host's sampler; never changes a result
   // Test only: called before each layer of each step, on the engine's thread.
   std::function<void(uint64_t step, int layer)> on_layer;
   // Test only: on decode rows that leave a compression group open, ratio > 1 index sources score against the keys that

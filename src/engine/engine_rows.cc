@@ -107,8 +107,13 @@ void describe_rows(const State& state, StepOutput& output) {
   }
 }
 
+// On a device the layers are one launch, which cannot be stopped between two of them.
 Status run_layers(State& state) {
   Forward& forward = *state.forward;
+  if (state.device && !state.options.on_layer) {
+    TRY(check_time(state));
+    return forward.run();
+  }
   TRY(forward.embed());
   for (int layer = 0; layer < state.config().num_layers; ++layer) {
     state.place.layer = layer;
@@ -141,6 +146,7 @@ Status run_forward(State& state, StepContext& step) {
                             .ngrams = state.ngrams},
                            state.caches));
   remember_rows(state);
+  if (state.spans) state.spans->begin();  // behind the host's work for the step: while it lasts the device has none
   state.place.part = StepPlace::Part::kForward;
   const Status ran = run_layers(state);
   if (ran.ok() || ran.code() != StatusCode::kUnavailable) return ran;

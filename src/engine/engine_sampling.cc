@@ -16,25 +16,6 @@ std::span<const TokenId> verified_drafts(const State& state, const BatchSequence
   return {state.batch_tokens.data() + sequence.rows.end - num, static_cast<size_t>(num)};
 }
 
-// One SampleRow per logits row of the batch, in order.
-void fill_sample_rows(State& state, const StepMasks* masks) {
-  state.sample_rows.clear();
-  for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
-    const BatchSequence& sequence = state.batch_sequences[s];
-    const TokenMasks* mask = masks ? (*masks)[s].rows : nullptr;
-    const Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
-    const auto drafts = verified_drafts(state, sequence);
-    for (int64_t i = 0; i < sequence.num_logits_rows; ++i) {
-      SampleRow row{.params = &lane.params,
-                    .history = lane.keeps_history ? &lane.history : nullptr,
-                    .output_position = lane.num_output_tokens + i};
-      row.drafted = drafts.first(static_cast<size_t>(i));
-      if (mask && i < mask->num_rows()) row.mask = mask->row(i);
-      state.sample_rows.push_back(row);
-    }
-  }
-}
-
 void append_logprobs(const SampledToken& token, SequenceOutput& output) {
   TokenLogprobs logprobs{.logprob = token.logprob};
   for (int32_t i = 0; i < token.num_top_logprobs; ++i) {
@@ -77,12 +58,38 @@ void postpone(State& state, const BatchSequence& sequence, SequenceOutput& outpu
   output.num_verified = 0;
 }
 
-struct DraftRun {
-  std::vector<DraftSequence> sequences;
-  std::vector<SequenceOutput*> outputs;
-  std::vector<TokenId> previous;
-  std::vector<float> confidences;
-};
+}  // namespace
+
+bool picks_rows(const State& state) {
+  return std::ranges::any_of(state.batch_sequences,
+                             [](const BatchSequence& s) { return s.sample && s.num_logits_rows > 0; });
+}
+
+void fill_sample_rows(State& state, const StepMasks* masks) {
+  state.sample_rows.clear();
+  for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
+    const BatchSequence& sequence = state.batch_sequences[s];
+    const TokenMasks* mask = masks ? (*masks)[s].rows : nullptr;
+    const Lane& lane = state.lanes[static_cast<size_t>(sequence.lane)];
+    const auto drafts = verified_drafts(state, sequence);
+    for (int64_t i = 0; i < sequence.num_logits_rows; ++i) {
+      SampleRow row{.params = &lane.params,
+                    .history = lane.keeps_history ? &lane.history : nullptr,
+                    .output_position = lane.num_output_tokens + i};
+      row.drafted = drafts.first(static_cast<size_t>(i));
+      if (mask && i < mask->num_rows()) row.mask = mask->row(i);
+      state.sample_rows.push_back(row);
+    }
+  }
+}
+
+void settle_rows(State& state, StepContext& step) {
+  for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
+    if (!state.batch_sequences[s].sample) continue;
+    const bool is_late = step.masks && (*step.masks)[s].is_late;
+    (is_late ? postpone : settle)(state, state.batch_sequences[s], step.output.sequences[s]);
+  }
+}
 
 DraftRun plan_drafts(State& state, StepOutput& step) {
   DraftRun run;
@@ -100,6 +107,7 @@ DraftRun plan_drafts(State& state, StepOutput& step) {
                         .window_begin = sequence.limits.decoder_window_begin};
     draft.anchor = sequence.draft_anchor ? *sequence.draft_anchor : output.tokens.back();
     run.sequences.push_back(draft);
+    run.batch_index.push_back(s);
     run.outputs.push_back(&output);
     run.previous.push_back(draft.anchor);
   }
@@ -118,6 +126,8 @@ void cut_behind_end(State& state, const DraftRun& run) {
     run.outputs[s]->confidences.resize(drafts.size());
   }
 }
+
+namespace {
 
 Status draft_step(State& state, StepOutput& step) {
   if (state.forward->draft_block() == 0) return {};
@@ -192,25 +202,38 @@ Status check_masks(const State& state, const Batch& batch, const StepMasks& mask
   return {};
 }
 
-Status run_sampling(State& state, StepContext& step) {
-  if (state.batch_tokens.empty()) return {};
+namespace {
+
+Status pick_on_host(State& state, StepContext& step) {
   TRY(state.forward->wait());
   state.place.part = StepPlace::Part::kSample;
-  const auto logits = state.forward->logits();
-  const bool picks = std::ranges::any_of(state.batch_sequences,
-                                         [](const BatchSequence& s) { return s.sample && s.num_logits_rows > 0; });
-  if (picks) {
+  if (picks_rows(state)) {
+    const auto logits = state.forward->logits();
     fill_sample_rows(state, step.masks);
     state.sampled.resize(state.sample_rows.size());
     state.sampler->sample(logits, state.sample_rows, *state.pool, state.sampled);
-    for (size_t s = 0; s < state.batch_sequences.size(); ++s) {
-      if (!state.batch_sequences[s].sample) continue;
-      const bool is_late = step.masks && (*step.masks)[s].is_late;
-      (is_late ? postpone : settle)(state, state.batch_sequences[s], step.output.sequences[s]);
-    }
+    settle_rows(state, step);
   }
   state.place.part = StepPlace::Part::kDraft;
   TRY(draft_step(state, step.output));
+  if (state.spans) state.spans->end();
+  return {};
+}
+
+}  // namespace
+
+Status run_sampling(State& state, StepContext& step) {
+  if (state.batch_tokens.empty()) return {};
+  state.draft_columns.clear();
+  bool is_picked = false;
+  if (state.device_sampler) { ASSIGN_OR_RETURN(is_picked, pick_on_device(state, step)); }
+  if (!is_picked) TRY(pick_on_host(state, step));
+  if (state.spans) {
+    TRY(state.device->wait());
+    const DeviceSpan span = state.spans->last();
+    step.output.device_busy_ns = static_cast<int64_t>(span.busy_ns);
+    step.output.device_idle_ns = static_cast<int64_t>(span.idle_ns);
+  }
   for (size_t s = 0; step.masks && s < state.batch_sequences.size(); ++s)
     if (state.batch_sequences[s].sample && !step.output.sequences[s].is_late)
       add_foretold(state, state.batch_sequences[s], (*step.masks)[s].foretold, step.output.sequences[s]);

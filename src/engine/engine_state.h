@@ -17,8 +17,10 @@
 #include "model/expert_residency.h"
 #include "model/forward.h"
 #include "model/layer_roles.h"
+#include "sampler/device_sampler.h"
 #include "sampler/sampler.h"
 #include "scheduler/verify_budget.h"
+#include "tensor/span_timer.h"
 
 namespace deepinfer {
 
@@ -43,7 +45,8 @@ struct StepPlace {
 };
 
 struct Engine::State {
-  std::unique_ptr<Device> device;  // null: the host. First, because everything below lies in its memory
+  std::unique_ptr<Device> device;    // null: the host. First, because everything below lies in its memory
+  std::unique_ptr<SpanTimer> spans;  // null on the host
   std::shared_ptr<const ModelWeights> weights;
   std::unique_ptr<DeviceWeights> device_weights;  // null on the host
   EngineOptions options;
@@ -57,6 +60,7 @@ struct Engine::State {
   std::optional<EngramHasher> hasher;
   std::unique_ptr<Forward> forward;
   std::unique_ptr<Sampler> sampler;
+  std::unique_ptr<DeviceSampler> device_sampler;  // null where the host picks
   SystemClock clock;
 
   Buffer<uint8_t> rings, blocks;
@@ -77,6 +81,7 @@ struct Engine::State {
   std::vector<BatchSequence> batch_sequences;  // the same
   int64_t num_draft_logits_rows = 0;
   const float* draft_logits = nullptr;
+  std::vector<int32_t> draft_columns;  // sequences of the device's draft that the step's output has; else empty
   int64_t step_begin_ns = 0, idle_since_ns = 0;
   StepPlace place;
 
@@ -86,6 +91,9 @@ struct Engine::State {
   std::vector<TokenId> ngrams;
   std::vector<SampleRow> sample_rows;
   std::vector<SampledToken> sampled;
+  std::vector<DraftRow> draft_rows;
+  std::vector<DraftSequence> draft_sequences;
+  std::vector<size_t> draft_batch_index;  // of draft_rows, in the batch
   SurvivalTable survivals;
   VerifyScratch verify_scratch;
   std::vector<int32_t> verify_lengths;
@@ -107,6 +115,23 @@ Status record_tail(Engine::State& state, const BatchSequence& rows, SequenceOutp
 // engine_sampling.cc: picks, acceptance and drafting.
 Status check_masks(const Engine::State& state, const Batch& batch, const StepMasks& masks);
 Status run_sampling(Engine::State& state, StepContext& step);
+// One SampleRow per logits row of the batch, in order.
+void fill_sample_rows(Engine::State& state, const StepMasks* masks);
+// From state.sampled to the step's output.
+void settle_rows(Engine::State& state, StepContext& step);
+struct DraftRun {
+  std::vector<DraftSequence> sequences;
+  std::vector<size_t> batch_index;
+  std::vector<SequenceOutput*> outputs;
+  std::vector<TokenId> previous;
+  std::vector<float> confidences;
+};
+DraftRun plan_drafts(Engine::State& state, StepOutput& step);
+void cut_behind_end(Engine::State& state, const DraftRun& run);
+bool picks_rows(const Engine::State& state);
+// engine_device_picks.cc: the same without logits on the host. False: this step asks for something that only the host's
+// sampler offers.
+Result<bool> pick_on_device(Engine::State& state, StepContext& step);
 // The step has taken longer than it may: an error that says where it was stopped.
 Status check_time(const Engine::State& state);
 std::string describe_place(const Engine::State& state);

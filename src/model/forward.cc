@@ -100,6 +100,10 @@ Status stage_inputs(State& state, const RowBatch& batch) {
     Buffer<bf16>& images = state.device.is_host() ? state.work.image_rows : state.work.staged_images;
     if (image) std::copy_n(image, state.config.hidden, &images[num_images++ * state.config.hidden]);
   }
+  for (int64_t row = batch.num_rows(); row < state.all.table.num_rows(); ++row) {
+    state.step.tokens[row] = batch.tokens[0];
+    state.step.image_row[row] = -1;
+  }
   if (num_images > 0 && !state.device.is_host())
     state.device.copy(state.work.image_rows.data(), state.work.staged_images.data(),
                       num_images * state.config.hidden * static_cast<int64_t>(sizeof(bf16)));
@@ -118,6 +122,8 @@ Status hash_engram_rows(State& state, const RowBatch& batch) {
     for (int64_t row = 0; row < batch.num_rows(); ++row)
       hasher.rows(table, batch.ngrams.subspan(static_cast<size_t>(row * look_back), static_cast<size_t>(look_back)),
                   {ids + row * per_token, static_cast<size_t>(per_token)});
+    for (int64_t row = batch.num_rows(); row < state.all.table.num_rows(); ++row)
+      std::copy_n(ids, per_token, ids + row * per_token);
     state.engram_tables[static_cast<size_t>(table)].prefetch({ids, static_cast<size_t>(batch.num_rows() * per_token)});
   }
   return {};
@@ -126,17 +132,17 @@ Status hash_engram_rows(State& state, const RowBatch& batch) {
 // All rows of all tables through staging memory: behind this the step needs nothing from the host.
 Status bring_engram_rows(State& state) {
   const EngramConfig& engram = state.config.engram;
-  const int64_t per_token = engram.rows_per_token(), num = state.all.table.num_rows() * per_token,
-                scale_columns = num_scale_blocks(engram.head_dim);
+  const int64_t per_token = engram.rows_per_token(), rows = state.all.table.num_rows();
+  uint8_t* staged = state.work.staged_engram.data();
+  int64_t end = 0;
   for (size_t table = 0; table < engram.layers.size(); ++table) {
     const int64_t first = static_cast<int64_t>(table) * state.options.rows_max * per_token;
-    uint8_t* codes = state.work.staged_codes.data() + first * engram.head_dim;
-    uint8_t* scales = state.work.staged_scales.data() + first * scale_columns;
-    TRY(state.engram_tables[table].read_rows({&state.work.engram_ids[first], static_cast<size_t>(num)}, codes, scales));
-    const EngramRows rows = engram_rows_of(state, static_cast<int>(table));
-    state.device.copy(rows.codes, codes, num * engram.head_dim);
-    state.device.copy(rows.scales, scales, num * scale_columns);
+    const EngramPlaces places = engram_places_of(engram, rows, static_cast<int>(table));
+    TRY(state.engram_tables[table].read_rows({&state.work.engram_ids[first], static_cast<size_t>(rows * per_token)},
+                                             staged + places.codes, staged + places.scales));
+    end = places.end;
   }
+  state.device.copy(state.work.engram_bytes.data(), staged, end);
   return {};
 }
 
@@ -158,6 +164,19 @@ void copy_block_tables(State& state, const RowBatch& batch, const Caches& caches
   }
 }
 
+// Where rows let others go nothing is padded: prompts.
+bool can_pad(const State& state, const RowBatch& batch) {
+  if (state.device.is_host() || !state.options.pads_rows || state.trace || batch.num_rows() == 0) return false;
+  return std::ranges::all_of(batch.sequences,
+                             [](const SequenceRows& s) { return s.decoder_begin <= s.position_begin; });
+}
+
+void fill_groups(State& state, int source) {
+  GroupTable& groups = state.groups[static_cast<size_t>(source)];
+  groups.fill(state.all.table, state.caches, source);
+  if (state.pads) groups.pad(state.all.table);
+}
+
 Status count_logits_rows(State& state) {
   state.num_logits_rows = 0;
   for (int64_t s = 0; s < state.all.table.num_sequences(); ++s)
@@ -165,6 +184,8 @@ Status count_logits_rows(State& state) {
   if (state.num_logits_rows > state.options.logits_rows_max)
     return resource_exhausted("batch: " + std::to_string(state.num_logits_rows) + " logits rows, room for " +
                               std::to_string(state.options.logits_rows_max));
+  state.num_head_rows =
+      state.pads ? padded_size(state.num_logits_rows, state.options.logits_rows_max) : state.num_logits_rows;
   return {};
 }
 
@@ -202,11 +223,12 @@ void list_logits_rows(State& state) {
     for (int64_t row = rows.end - num; row < rows.end; ++row)
       state.step.logits_source[out++] = static_cast<int32_t>(row);
   }
+  while (out < state.num_head_rows) state.step.logits_source[out++] = 0;
 }
 
 void run_head(State& state) {
   const int64_t rows = state.num_rows(), hidden = state.config.hidden, streams = state.config.num_streams,
-                out = state.num_logits_rows;
+                out = state.num_head_rows;
   if (rows == 0 || out == 0) return;
   Workspace& work = state.work;
   state.kernels.stream_collapse(state.context, {.x = {work.streams.data(), {rows, streams, hidden}},
@@ -224,18 +246,21 @@ void run_head(State& state) {
   state.kernels.linear(state.context, {.x = {work.final_norm.data(), {out, hidden}},
                                        .weight = state.views.head,
                                        .out_f32 = {work.logits.data(), {out, state.config.vocab_size}}});
-  if (!state.device.is_host())
-    state.device.copy(work.host_logits.data(), work.logits.data(),
-                      out * state.config.vocab_size * static_cast<int64_t>(sizeof(float)));
 }
 
 }  // namespace
 
+EngramPlaces engram_places_of(const EngramConfig& engram, int64_t num_rows, int table) {
+  constexpr int64_t kAlignment = 256;
+  const int64_t rows = num_rows * engram.rows_per_token(), codes = round_up(rows * engram.head_dim, kAlignment),
+                scales = round_up(rows * num_scale_blocks(engram.head_dim), kAlignment),
+                begin = table * (codes + scales);
+  return {begin, begin + codes, begin + codes + scales};
+}
+
 EngramRows engram_rows_of(State& state, int table) {
-  const EngramConfig& engram = state.config.engram;
-  const int64_t first = table * state.options.rows_max * engram.rows_per_token();
-  return {state.work.engram_codes.data() + first * engram.head_dim,
-          state.work.engram_scales.data() + first * num_scale_blocks(engram.head_dim)};
+  const EngramPlaces places = engram_places_of(state.config.engram, state.all.table.num_rows(), table);
+  return {state.work.engram_bytes.data() + places.codes, state.work.engram_bytes.data() + places.scales};
 }
 
 void fill_angles(State& state, View<const int32_t, dim::tokens> positions, int kind, RopeAngles& angles) {
@@ -310,32 +335,35 @@ Status Forward::begin(const RowBatch& batch, const Caches& caches) {
   state.caches = caches;
   TRY(state.device.wait_for_mark());  // the tables of the step before have been read
   TRY(state.all.table.fill(batch, caches));
+  state.pads = can_pad(state, batch);
+  if (state.pads) state.all.table.pad(padded_size(batch.num_rows(), state.options.rows_max));
   TRY(stage_inputs(state, batch));
   TRY(count_logits_rows(state));
   TRY(hash_engram_rows(state, batch));
   copy_block_tables(state, batch, caches);
   state.boundary.table.select_decoder(state.all.table, RowTable::Windows::kEncoder);
   state.decoder.table.select_decoder(state.all.table, RowTable::Windows::kDecoder);
+  if (state.pads)
+    for (StepRows* rows : {&state.boundary, &state.decoder}) rows->table.pad(state.all.table.num_rows());
   state.drops_rows = state.decoder.table.num_rows() < state.all.table.num_rows();
   list_logits_rows(state);
   state.all.table.dropped_ring_offsets(state.boundary.table, state.step.dropped_offsets);
   for (StepRows* rows : {&state.all, &state.boundary, &state.decoder})
     rows->shared_begin[1] = static_cast<int32_t>(rows->table.num_rows());
-  for (int s = 0; s < state.roles.num_sources(); ++s)
-    state.groups[static_cast<size_t>(s)].fill(state.all.table, state.caches, s);
+  for (int s = 0; s < state.roles.num_sources(); ++s) fill_groups(state, s);
   state.step_tables.upload();
   if (!state.device.is_host()) TRY(bring_engram_rows(state));
   state.device.mark();
-  fill_row_angles(state, state.all);
-  if (state.drops_rows) fill_row_angles(state, state.boundary);
-  fill_row_angles(state, state.decoder);
-  fill_group_angles(state);
   state.rows = &state.all;
   return {};
 }
 
 Status Forward::embed() {
   State& state = *state_;
+  fill_row_angles(state, state.all);
+  if (state.drops_rows) fill_row_angles(state, state.boundary);
+  fill_row_angles(state, state.decoder);
+  fill_group_angles(state);
   const int64_t rows = state.num_rows(), streams = state.config.num_streams;
   state.kernels.embedding(state.context, {.embed = state.views.embed,
                                           .token = {state.step.tokens.on_device(), {rows}},
@@ -438,10 +466,14 @@ Status Forward::run() {
 }
 
 View<const float, dim::rows, dim::vocab> Forward::logits() const {
-  const State& state = *state_;
-  const float* logits = state.device.is_host() ? state.work.logits.data() : state.work.host_logits.data();
+  State& state = *state_;
+  const View<const float, dim::rows, dim::vocab> logits(state.work.logits.data(),
+                                                        {state.num_logits_rows, state.config.vocab_size});
+  if (state.device.is_host()) return logits;
+  state.device.copy(state.work.host_logits.data(), logits.data,
+                    logits.num_elements() * static_cast<int64_t>(sizeof(float)));
   static_cast<void>(state.device.wait());  // a fault sticks: wait() tells
-  return {logits, {state.num_logits_rows, state.config.vocab_size}};
+  return {state.work.host_logits.data(), logits.size};
 }
 
 Status Forward::wait() const { return state_->device.wait(); }
@@ -455,6 +487,11 @@ View<float, dim::tokens, dim::streams> Forward::pre() {
 }
 
 int64_t Forward::draft_block() const { return state_->has_draft() ? state_->config.draft.block_size : 0; }
+int64_t Forward::num_head_rows() const { return state_->num_head_rows; }
+int64_t Forward::padded_drafts(int64_t num) const {
+  const bool pads = !state_->device.is_host() && state_->options.pads_rows && !state_->trace;
+  return pads ? padded_size(num, state_->options.draft_sequences_max) : num;
+}
 int64_t Forward::memory_bytes() const { return workspace_bytes(*state_); }
 void Forward::set_trace(TraceSink sink) { state_->trace = std::move(sink); }
 

@@ -32,6 +32,7 @@ struct ForwardOptions {
   int64_t score_entries_max = int64_t{1} << 22;  // index scores held at once; never changes a result
   ScoreRounding score_rounding = ScoreRounding::kReference;
   bool records_graphs = true;  // on a device: a step of a known shape is one launch; never changes a result
+  bool pads_rows = true;       // on a device: to few shapes; never changes a result
   // Test only, see EngineOptions.
   bool reproduces_published_key_slot = false;
 };
@@ -46,6 +47,15 @@ struct TraceTensor {
 };
 using TraceSink = std::function<void(const TraceTensor&)>;
 
+// What device code fills before a draft whose anchors only the device knows: [sequences, block] and [sequences].
+struct DraftInputs {
+  TokenId* tokens = nullptr;      // the anchor first; what stands behind it is filled already
+  int32_t* positions = nullptr;   // P, P+1, ...
+  int32_t* window_end = nullptr;  // P everywhere
+  TokenId* previous = nullptr;    // the token before the position that is picked next
+  int64_t block = 0;
+};
+
 // What drafting needs of one sequence: t0 stands at `position`, everything below is committed.
 struct DraftSequence {
   int32_t lane = 0;
@@ -55,6 +65,17 @@ struct DraftSequence {
 };
 
 class ExpertResidency;
+
+// What the caller gives to the device between run() and the end of a step: picks of the rows, then of each position of
+// the drafts. Launches only; `shape` is all that their sizes and addresses depend on.
+struct PickHooks {
+  using Logits = View<const float, dim::rows, dim::vocab>;
+  std::vector<int64_t> shape;
+  std::function<void(Logits)> pick_rows;
+  std::function<void(const DraftInputs&)> start_drafts;
+  std::function<void(int64_t i, Logits, const DraftInputs&)> pick_draft;
+  std::function<void()> finish;
+};
 
 class Forward {
  public:
@@ -89,7 +110,16 @@ class Forward {
   // confidences. Call in ascending i, once each.
   View<const float, dim::rows, dim::vocab> draft_logits(int64_t i, std::span<const TokenId> previous,
                                                         std::span<float> confidences);
+  // On a device, instead of logits(), draft() and draft_logits(): picks, drafts and their picks without waiting for
+  // anything; the positions and anchors of `sequences` are not read, start_drafts fills them. Behind wait() the
+  // confidences are [block, sequences], and the logits of drafts can be had for the host, [block, columns].
+  Status pick_and_draft(std::span<const DraftSequence> sequences, const Caches& caches, const PickHooks& hooks);
+  std::span<const float> draft_confidences() const;
+  View<const float, dim::rows, dim::vocab> draft_logits_of(std::span<const int32_t> columns);
   int64_t draft_block() const;
+  // Rows of logits that run() makes, padding counted, and the sequences that a draft of `num` had best have.
+  int64_t num_head_rows() const;
+  int64_t padded_drafts(int64_t num) const;
   int64_t memory_bytes() const;  // of the work buffers
 
   // The parts of run(), for tests that feed a layer its golden input. After begin(): embed(); per layer

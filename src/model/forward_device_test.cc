@@ -3,6 +3,7 @@
 // must be copied to. Whatever the host forgets to bring over, or reads from the wrong side, shows as other bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -97,7 +98,55 @@ class Runner {
     return all;
   }
 
+  // Each position takes the likeliest token of the one before: by the host between the positions, or by hooks that run
+  // where the device's work does.
+  std::vector<float> draft_greedily(const std::vector<DraftSequence>& sequences) {
+    EXPECT_TRUE(forward_->draft(sequences, caches_).ok());
+    std::vector<float> all, confidences(sequences.size());
+    std::vector<TokenId> previous;
+    for (const DraftSequence& sequence : sequences) previous.push_back(sequence.anchor);
+    for (int64_t i = 0; i < forward_->draft_block(); ++i) {
+      const auto logits = forward_->draft_logits(i, previous, confidences);
+      for (size_t s = 0; s < sequences.size(); ++s) previous[s] = likeliest(logits, static_cast<int64_t>(s));
+      all.insert(all.end(), logits.data, logits.data + logits.num_elements());
+      all.insert(all.end(), confidences.begin(), confidences.end());
+    }
+    return all;
+  }
+  std::vector<float> draft_by_hooks(const std::vector<DraftSequence>& sequences) {
+    std::vector<std::vector<float>> logits;
+    const auto start = [&](const DraftInputs& inputs) {
+      for (size_t s = 0; s < sequences.size(); ++s) {
+        const int64_t first = static_cast<int64_t>(s) * inputs.block;
+        inputs.tokens[first] = inputs.previous[s] = sequences[s].anchor;
+        for (int64_t i = 0; i < inputs.block; ++i) {
+          inputs.positions[first + i] = static_cast<int32_t>(sequences[s].position + i);
+          inputs.window_end[first + i] = static_cast<int32_t>(sequences[s].position);
+        }
+      }
+    };
+    const auto pick = [&](int64_t, PickHooks::Logits row_logits, const DraftInputs& inputs) {
+      logits.push_back(values(row_logits));
+      for (size_t s = 0; s < sequences.size(); ++s) inputs.previous[s] = likeliest(row_logits, static_cast<int64_t>(s));
+    };
+    std::vector<DraftSequence> unknown = sequences;  // anchors and positions only the device knows
+    for (DraftSequence& sequence : unknown) sequence.anchor = 0, sequence.position = 0;
+    const PickHooks hooks{{}, [](PickHooks::Logits) {}, start, pick, [] {}};
+    EXPECT_TRUE(forward_->pick_and_draft(unknown, caches_, hooks).ok());
+    std::vector<float> all;
+    const auto confidences = forward_->draft_confidences();
+    for (size_t i = 0; i < logits.size(); ++i) {
+      all.insert(all.end(), logits[i].begin(), logits[i].end());
+      const auto own = confidences.subspan(i * sequences.size(), sequences.size());
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return all;
+  }
+
  private:
+  static TokenId likeliest(View<const float, dim::rows, dim::vocab> logits, int64_t row) {
+    return static_cast<TokenId>(std::max_element(logits.row(row), logits.row(row) + logits.size[1]) - logits.row(row));
+  }
   Device& machine() { return device_ ? *device_ : host_device(); }
   static std::vector<float> values(View<const float, dim::rows, dim::vocab> view) {
     return {view.data, view.data + view.num_elements()};
@@ -165,6 +214,7 @@ TEST(ForwardOnADevice, GivesTheBitsOfTheHost) {
   const std::vector<DraftSequence> drafts = {{.lane = 0, .position = 34, .anchor = 5},
                                              {.lane = 1, .position = 93, .anchor = 9, .window_begin = 40}};
   EXPECT_EQ(split.draft(drafts), host.draft(drafts));
+  EXPECT_EQ(split.draft_by_hooks(drafts), host.draft_greedily(drafts));
 }
 
 }  // namespace deepinfer

@@ -155,66 +155,136 @@ void run_draft_context(State& state) {
   }
 }
 
-Status Forward::draft(std::span<const DraftSequence> sequences, const Caches& caches) {
-  State& state = *state_;
-  const int64_t num = static_cast<int64_t>(sequences.size());
+namespace {
+
+Status check_draft(const State& state, std::span<const DraftSequence> sequences, const Caches& caches) {
   if (!state.has_draft()) return invalid_argument("draft: the model has no draft head");
-  if (num > state.options.draft_sequences_max)
-    return resource_exhausted("draft: " + std::to_string(num) + " sequences, room for " +
+  if (static_cast<int64_t>(sequences.size()) > state.options.draft_sequences_max)
+    return resource_exhausted("draft: " + std::to_string(sequences.size()) + " sequences, room for " +
                               std::to_string(state.options.draft_sequences_max));
   for (const DraftSequence& sequence : sequences)
     if (sequence.lane < 0 || sequence.lane >= caches.num_lanes || sequence.position < 0 || sequence.anchor < 0 ||
         sequence.anchor >= state.config.vocab_size)
       return invalid_argument("draft: lane " + std::to_string(sequence.lane) + ", anchor " +
                               std::to_string(sequence.anchor) + " out of range");
+  return {};
+}
+
+// The tables of the draft before have been read.
+void begin_draft(State& state, std::span<const DraftSequence> sequences, const Caches& caches) {
   state.caches = caches;
   state.rows = nullptr;  // streams are the block's from here on
-  state.num_draft_sequences = num;
-  state.num_draft_rows = num * state.config.draft.block_size;
-  if (num == 0) return {};
-  TRY(state.device.wait());  // the tables of the draft before have been read
+  state.num_draft_sequences = static_cast<int64_t>(sequences.size());
+  state.num_draft_rows = state.num_draft_sequences * state.config.draft.block_size;
+  if (sequences.empty()) return;
   fill_draft_tables(state, sequences);
   state.draft_tables.upload();
-  return run_recorded(state, {1, num, state.work.pre.data() < state.work.next_pre.data()}, [&]() -> Status {
-    stage_block(state);
-    for (int l = state.config.num_layers; l < state.roles.num_layers(); ++l) TRY(run_draft_layer(state, l));
-    run_draft_head(state);
-    return {};
-  });
+}
+
+Status run_block(State& state) {
+  stage_block(state);
+  for (int l = state.config.num_layers; l < state.roles.num_layers(); ++l) TRY(run_draft_layer(state, l));
+  run_draft_head(state);
+  return {};
+}
+
+// Position i of every block, given the tokens before it: the Markov term onto its logits, and the confidences.
+View<const float, dim::rows, dim::vocab> run_chain(State& state, int64_t i) {
+  Workspace& work = state.work;
+  const ModelConfig& config = state.config;
+  const int64_t num = state.num_draft_sequences, rank = config.draft.markov_rank, width = config.hidden + rank;
+  float* logits = work.draft_logits.data() + i * num * config.vocab_size;
+  gather_chain_inputs(state, i);
+  state.kernels.linear(state.context, {.x = {work.markov.data(), {num, rank}},
+                                       .weight = state.views.draft.markov_head,
+                                       .out_f32 = {logits, {num, config.vocab_size}},
+                                       .add = true});
+  state.kernels.linear(state.context, {.x = {work.confidence_in.data(), {num, width}},
+                                       .weight = Bf16Matrix{state.views.draft.confidence.data, 1, width},
+                                       .out_f32 = {work.confidence.data() + i * num, {num, 1}}});
+  return {logits, {num, config.vocab_size}};
+}
+
+// Tables that device code fills instead of the host.
+template <typename T>
+T* written_by_device(const Staged<T>& table) {
+  return const_cast<T*>(table.on_device());
+}
+
+}  // namespace
+
+Status Forward::draft(std::span<const DraftSequence> sequences, const Caches& caches) {
+  State& state = *state_;
+  TRY(check_draft(state, sequences, caches));
+  TRY(state.device.wait());  // the tables of the draft before have been read
+  begin_draft(state, sequences, caches);
+  if (sequences.empty()) return {};
+  return run_recorded(state, {1, state.num_draft_sequences, state.work.pre.data() < state.work.next_pre.data()},
+                      [&] { return run_block(state); });
 }
 
 View<const float, dim::rows, dim::vocab> Forward::draft_logits(int64_t i, std::span<const TokenId> previous,
                                                                std::span<float> confidences) {
   State& state = *state_;
   Workspace& work = state.work;
-  const ModelConfig& config = state.config;
-  const int64_t num = state.num_draft_sequences, rank = config.draft.markov_rank, hidden = config.hidden,
-                width = hidden + rank;
-  CHECK(i >= 0 && i < config.draft.block_size && static_cast<int64_t>(previous.size()) == num &&
+  const int64_t num = state.num_draft_sequences, first = i * num * state.config.vocab_size;
+  CHECK(i >= 0 && i < state.config.draft.block_size && static_cast<int64_t>(previous.size()) == num &&
         static_cast<int64_t>(confidences.size()) == num);
-  const int64_t first = i * num * config.vocab_size;
-  float* logits = work.draft_logits.data() + first;
   for (int64_t s = 0; s < num; ++s) state.chain.previous[s] = previous[static_cast<size_t>(s)];
   state.chain_tables.upload();
-  gather_chain_inputs(state, i);
-  state.kernels.linear(state.context, {.x = {work.markov.data(), {num, rank}},
-                                       .weight = state.views.draft.markov_head,
-                                       .out_f32 = {logits, {num, config.vocab_size}},
-                                       .add = true});
-  const Bf16Vector& projection = state.views.draft.confidence;
-  state.kernels.linear(state.context, {.x = {work.confidence_in.data(), {num, width}},
-                                       .weight = Bf16Matrix{projection.data, 1, width},
-                                       .out_f32 = {work.confidence.data(), {num, 1}}});
+  const auto logits = run_chain(state, i);
   if (state.device.is_host()) {
-    std::copy_n(work.confidence.data(), num, confidences.data());
-    return {logits, {num, config.vocab_size}};
+    std::copy_n(work.confidence.data() + i * num, num, confidences.data());
+    return logits;
   }
   const int64_t float_bytes = static_cast<int64_t>(sizeof(float));
-  state.device.copy(work.host_draft_logits.data() + first, logits, num * config.vocab_size * float_bytes);
-  state.device.copy(work.host_confidence.data(), work.confidence.data(), num * float_bytes);
+  state.device.copy(work.host_draft_logits.data() + first, logits.data, logits.num_elements() * float_bytes);
+  state.device.copy(work.host_confidence.data(), work.confidence.data() + i * num, num * float_bytes);
   static_cast<void>(state.device.wait());  // a fault sticks: wait() tells
   std::copy_n(work.host_confidence.data(), num, confidences.data());
-  return {work.host_draft_logits.data() + first, {num, config.vocab_size}};
+  return {work.host_draft_logits.data() + first, logits.size};
+}
+
+Status Forward::pick_and_draft(std::span<const DraftSequence> sequences, const Caches& caches, const PickHooks& hooks) {
+  State& state = *state_;
+  if (!sequences.empty()) TRY(check_draft(state, sequences, caches));
+  const PickHooks::Logits logits(state.work.logits.data(), {state.num_head_rows, state.config.vocab_size});
+  begin_draft(state, sequences, caches);
+  std::vector<int64_t> shape = {2, state.num_head_rows, state.num_draft_sequences,
+                                state.work.pre.data() < state.work.next_pre.data()};
+  shape.insert(shape.end(), hooks.shape.begin(), hooks.shape.end());
+  return run_recorded(state, shape, [&]() -> Status {
+    hooks.pick_rows(logits);
+    if (state.num_draft_sequences > 0) {
+      const DraftInputs inputs{written_by_device(state.draft.tokens), written_by_device(state.draft.positions),
+                               written_by_device(state.draft.window_end), written_by_device(state.chain.previous),
+                               state.config.draft.block_size};
+      hooks.start_drafts(inputs);
+      TRY(run_block(state));
+      for (int64_t i = 0; i < inputs.block; ++i) hooks.pick_draft(i, run_chain(state, i), inputs);
+      state.device.copy(state.work.host_confidence.data(), state.work.confidence.data(),
+                        state.num_draft_rows * static_cast<int64_t>(sizeof(float)));
+    }
+    hooks.finish();
+    return {};
+  });
+}
+
+std::span<const float> Forward::draft_confidences() const {
+  return {state_->work.host_confidence.data(), static_cast<size_t>(state_->num_draft_rows)};
+}
+
+View<const float, dim::rows, dim::vocab> Forward::draft_logits_of(std::span<const int32_t> columns) {
+  State& state = *state_;
+  const int64_t vocab = state.config.vocab_size, num = static_cast<int64_t>(columns.size()),
+                rows = num * state.config.draft.block_size;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t from = row / num * state.num_draft_sequences + columns[static_cast<size_t>(row % num)];
+    state.device.copy(state.work.host_draft_logits.data() + row * vocab, state.work.draft_logits.data() + from * vocab,
+                      vocab * static_cast<int64_t>(sizeof(float)));
+  }
+  static_cast<void>(state.device.wait());  // a fault sticks: wait() tells
+  return {state.work.host_draft_logits.data(), {rows, vocab}};
 }
 
 }  // namespace deepinfer

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: MIT
 // Steps as recorded graphs, on devices that have them.
+#include <algorithm>
+
 #include "model/forward_state.h"
 
 namespace deepinfer {
+
+// At most a quarter of the work is padding. Beyond, rows are prompt chunks, whose size repeats.
+int64_t padded_size(int64_t num, int64_t most) {
+  const int64_t step = num <= 8 ? 1 : num <= 32 ? 4 : num <= 128 ? 16 : num <= 512 ? 64 : 1;
+  return std::min(round_up(num, step), std::max(num, most));
+}
 
 // Everything that addresses and sizes of a step's launches depend on. Empty: a step whose scores are cut into several
 // tiles, or that scores row by row; those depend on every row's length.
 std::vector<int64_t> step_shape(const Forward::State& state) {
   if (state.options.reproduces_published_key_slot) return {};
   const int64_t listed = state.config.candidate_blocks * state.config.candidate_block_size;
-  std::vector<int64_t> shape = {0, state.all.table.num_rows(), state.decoder.table.num_rows(), state.num_logits_rows,
+  std::vector<int64_t> shape = {0, state.all.table.num_rows(), state.decoder.table.num_rows(), state.num_head_rows,
                                 state.work.pre.data() < state.work.next_pre.data()};
   for (const GroupTable& groups : state.groups) shape.push_back(groups.num_groups());
   for (int s = 0; s < state.roles.num_sources(); ++s)

@@ -69,15 +69,15 @@ struct Workspace {
   Buffer<int32_t> selected, candidates;  // [rows, top_k], [rows, candidate_blocks]
   Buffer<float> router_logits, expert_weight, assignment_weight;
   Buffer<int32_t> expert, expert_begin, assignment_row, assignment;
-  Buffer<bf16> expert_out, shared_out;          // [rows*choices, D], [rows, D]
-  Buffer<bf16> engram_rows, engram_kv;          // [rows, row_columns], [rows, (S+1)*D]
-  Buffer<int64_t> engram_ids;                   // [tables, rows, rows_per_token], on the host
-  Buffer<int64_t> engram_places;                // [rows, rows_per_token] = 0, 1, 2 ...
-  Buffer<uint8_t> engram_codes, engram_scales;  // [tables, rows, rows_per_token] rows of the tables
-  Buffer<uint8_t> staged_codes, staged_scales;  // the same as the host reads them; empty where ops run on the host
-  Buffer<bf16> image_rows, staged_images;       // [rows, D], likewise
-  Buffer<bf16> features, main_x;                // [rows, targets*D], [rows, D]
-  Buffer<bf16> final_rows, final_norm;          // [max(logits rows, draft rows), D]
+  Buffer<bf16> expert_out, shared_out;  // [rows*choices, D], [rows, D]
+  Buffer<bf16> engram_rows, engram_kv;  // [rows, row_columns], [rows, (S+1)*D]
+  Buffer<int64_t> engram_ids;           // [tables, rows, rows_per_token], on the host
+  Buffer<int64_t> engram_places;        // [rows, rows_per_token] = 0, 1, 2 ...
+  Buffer<uint8_t> engram_bytes;   // this step's rows of the tables: codes, then scales of one table after the other
+  Buffer<uint8_t> staged_engram;  // the same as the host reads them; empty where ops run on the host
+  Buffer<bf16> image_rows, staged_images;  // [rows, D], likewise
+  Buffer<bf16> features, main_x;           // [rows, targets*D], [rows, D]
+  Buffer<bf16> final_rows, final_norm;     // [max(logits rows, draft rows), D]
   Buffer<float> logits, draft_logits;
   Buffer<float> host_logits, host_draft_logits, host_confidence;  // the same for the host to read; empty likewise
   Buffer<int32_t> row_numbers;                                    // [draft rows] = 0, 1, 2 ...
@@ -124,7 +124,8 @@ struct Forward::State {
   bool drops_rows = false;            // some rows stop at the last kv source
   std::vector<GroupTable> groups;     // per source
   std::vector<RopeAngles> group_angles;
-  int64_t num_logits_rows = 0;
+  int64_t num_logits_rows = 0, num_head_rows = 0;  // the second with padding
+  bool pads = false;                               // rows of this step are padded
   RopeAngles draft_angles;
   int64_t num_draft_rows = 0, num_draft_sequences = 0;
   TraceSink trace;
@@ -175,7 +176,12 @@ Buffer<T> constant_buffer(Device& device, std::span<const T> values) {
 void run_attention(Forward::State& state, int layer);
 Status run_experts(Forward::State& state, int layer, int64_t num_rows, const uint8_t* is_image);
 
-// Where the rows of an Engram table stand for ops: [rows, rows_per_token] rows, each table in its place.
+// Where the step's rows of an Engram table stand in Workspace::engram_bytes: [rows, rows_per_token] codes, then scales.
+// All of a step's stand together, so that one copy brings them.
+struct EngramPlaces {
+  int64_t codes = 0, scales = 0, end = 0;
+};
+EngramPlaces engram_places_of(const EngramConfig& engram, int64_t num_rows, int table);
 struct EngramRows {
   uint8_t* codes = nullptr;
   uint8_t* scales = nullptr;
@@ -184,6 +190,9 @@ EngramRows engram_rows_of(Forward::State& state, int table);
 
 // Entries of one row of index scores: on a device a step of a size, so that steps of a shape are alike as they grow.
 int64_t score_width(const Forward::State& state, int64_t max_visible);
+
+// Few sizes instead of many: what `num` rows are padded to, at most `most`.
+int64_t padded_size(int64_t num, int64_t most);
 
 std::vector<int64_t> step_shape(const Forward::State& state);
 // `shape` says all that the ops' addresses and sizes depend on; empty: they run unrecorded.

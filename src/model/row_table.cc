@@ -95,6 +95,20 @@ void RowTable::add_row(int32_t source, const SequenceRows& sequence, int64_t pos
   }
 }
 
+void RowTable::pad(int64_t num_rows) {
+  CHECK(num_rows <= rows_max_ && !sequences_.empty());
+  for (; num_rows_ < num_rows; ++num_rows_) {
+    const int64_t row = num_rows_;
+    source_[row] = static_cast<int32_t>(row);
+    position_[row] = window_begin_[row] = 0;
+    window_end_[row] = num_fresh_[row] = 1;
+    lane_[row] = sequences_[0].lane;
+    is_image_[row] = 0;
+    ring_offset_[row] = kSkipRow;
+    for (size_t s = 0; s < layout_.sources.size(); ++s) visible_[static_cast<int64_t>(s) * rows_max_ + row] = 0;
+  }
+}
+
 void RowTable::finish_sequence(const SequenceRows& sequence, Range rows, int64_t window_begin) {
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     window_begin_[row] = static_cast<int32_t>(window_begin);
@@ -172,6 +186,18 @@ void GroupTable::fill(const RowTable& rows, const Caches& caches, int source) {
           is_written ? block + entry % layout.rows_per_block * caches.layout.global_row_bytes : kSkipRow;
       index_offset_[g] = is_written ? block + entry % layout.rows_per_block * caches.layout.index_row_bytes : kSkipRow;
     }
+  }
+}
+
+void GroupTable::pad(const RowTable& rows) {
+  const Range real = rows.sequence_rows(rows.num_sequences() - 1);
+  for (int64_t row = real.end; row < num_table_rows_; ++row) tail_position_[row] = -1;
+  for (; num_groups_ < num_table_rows_; ++num_groups_) {
+    const int64_t g = num_groups_;
+    lane_[g] = rows.sequence(0).lane;
+    last_row_[g] = last_position_[g] = first_position_[g] = 0;
+    num_rows_[g] = 1;
+    global_offset_[g] = index_offset_[g] = kSkipRow;
   }
 }
 

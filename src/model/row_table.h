@@ -30,6 +30,9 @@ class RowTable {
 
   // Errors: invalid_argument or resource_exhausted for rows that do not fit the limits or contradict each other.
   Status fill(const RowBatch& batch, const Caches& caches);
+  // Rows of no sequence behind the others, up to `num_rows`: they see themselves alone and leave nothing behind, so
+  // that steps of a few more or fewer rows have one shape. All rows of the table go on to the last layer.
+  void pad(int64_t num_rows);
   // The rows of `all` at or above their sequence's decoder_begin. A sequence may lose all its rows.
   void select_decoder(const RowTable& all, Windows windows);
 
@@ -73,7 +76,7 @@ class RowTable {
   }
 
   CacheLayout layout_;
-  int64_t rows_max_ = 0, num_rows_ = 0;
+  int64_t rows_max_ = 0, num_rows_ = 0;  // padding counted
   std::vector<SequenceRows> sequences_;
   std::vector<Range> sequence_rows_;
   std::vector<int32_t> max_visible_;
@@ -91,6 +94,8 @@ class GroupTable {
 
   // Rows must be the table of all rows. `source` numbers the kv sources.
   void fill(const RowTable& rows, const Caches& caches, int source);
+  // Groups that are not kept behind the others, up to one a row.
+  void pad(const RowTable& rows);
 
   int64_t num_groups() const { return num_groups_; }
   View<const int32_t, dim::groups> lanes() const { return view(lane_); }

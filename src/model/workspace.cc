@@ -73,12 +73,9 @@ void allocate_engram(Workspace& work, Device& device, const ModelConfig& config,
   std::vector<int64_t> numbers(static_cast<size_t>(places));
   std::iota(numbers.begin(), numbers.end(), int64_t{0});
   work.engram_places = constant_buffer<int64_t>(device, numbers);
-  work.engram_codes = Buffer<uint8_t>(memory, all_places * engram.head_dim);
-  work.engram_scales = Buffer<uint8_t>(memory, all_places * num_scale_blocks(engram.head_dim));
-  if (!device.is_host()) {
-    work.staged_codes = Buffer<uint8_t>(device.staging(), work.engram_codes.size());
-    work.staged_scales = Buffer<uint8_t>(device.staging(), work.engram_scales.size());
-  }
+  work.engram_bytes =
+      Buffer<uint8_t>(memory, engram_places_of(engram, rows, static_cast<int>(engram.layers.size()) - 1).end);
+  if (!device.is_host()) work.staged_engram = Buffer<uint8_t>(device.staging(), work.engram_bytes.size());
   work.engram_rows = Buffer<bf16>(memory, rows * engram.row_columns());
   work.engram_kv = Buffer<bf16>(memory, rows * (config.num_streams + 1) * config.hidden);
 }
@@ -92,13 +89,13 @@ void allocate_draft(Workspace& work, Device& device, const ModelConfig& config, 
   work.draft_logits = Buffer<float>(memory, draft_rows * config.vocab_size);
   work.markov = Buffer<bf16>(memory, sequences * draft.markov_rank);
   work.confidence_in = Buffer<bf16>(memory, sequences * (config.hidden + draft.markov_rank));
-  work.confidence = Buffer<float>(memory, sequences);
+  work.confidence = Buffer<float>(memory, draft_rows);
   std::vector<int32_t> numbers(static_cast<size_t>(draft_rows));
   std::iota(numbers.begin(), numbers.end(), 0);
   work.row_numbers = constant_buffer<int32_t>(device, numbers);
   if (device.is_host()) return;
   work.host_draft_logits = Buffer<float>(device.staging(), work.draft_logits.size());
-  work.host_confidence = Buffer<float>(device.staging(), sequences);
+  work.host_confidence = Buffer<float>(device.staging(), draft_rows);
 }
 
 }  // namespace
@@ -133,9 +130,9 @@ int64_t workspace_bytes(const Forward::State& state) {
       work.index_q, work.index_weight, work.scores, work.selected, work.candidates, work.router_logits,
       work.expert_weight, work.assignment_weight, work.expert, work.expert_begin, work.assignment_row, work.assignment,
       work.expert_out, work.shared_out, work.engram_rows, work.engram_kv, work.engram_ids, work.engram_places,
-      work.engram_codes, work.engram_scales, work.image_rows, work.features, work.main_x, work.final_rows,
-      work.final_norm, work.logits, work.draft_logits, work.row_numbers, work.markov, work.confidence_in,
-      work.confidence, work.mean_weight, work.first_pre);
+      work.engram_bytes, work.image_rows, work.features, work.main_x, work.final_rows, work.final_norm, work.logits,
+      work.draft_logits, work.row_numbers, work.markov, work.confidence_in, work.confidence, work.mean_weight,
+      work.first_pre);
   return bytes;
 }
 

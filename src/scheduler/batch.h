@@ -104,12 +104,13 @@ struct SequenceOutput {
 
 struct StepOutput {
   uint64_t step = 0;
-  std::vector<SequenceOutput> sequences;  // in batch order
-  Status failure;                         // not ok: the step was stopped; its sequences cannot go on
-  int64_t forward_ns = 0, sample_ns = 0;  // time of the engine's thread inside the step, waiting not counted
-  int64_t cpu_ns = 0;                     // CPU time of that thread in the same parts
-  int64_t idle_ns = 0;                    // from the end of the step before to the begin of this one
-  int64_t experts_read = 0;               // routed experts that were not in memory, drafting's too
+  std::vector<SequenceOutput> sequences;           // in batch order
+  Status failure;                                  // not ok: the step was stopped; its sequences cannot go on
+  int64_t forward_ns = 0, sample_ns = 0;           // time of the engine's thread inside the step, waiting not counted
+  int64_t cpu_ns = 0;                              // CPU time of that thread in the same parts
+  int64_t idle_ns = 0;                             // from the end of the step before to the begin of this one
+  int64_t device_busy_ns = 0, device_idle_ns = 0;  // in and between steps by the device's clock; 0 on the host
+  int64_t experts_read = 0;                        // routed experts that were not in memory, drafting's too
   int64_t expert_bytes_read = 0;
 };
 

@@ -243,9 +243,10 @@ void StepLoop::update_snapshot(const StepOutput& output) {
   }
   s.num_experts_read += output.experts_read;
   s.expert_bytes_read += output.expert_bytes_read;
-  s.busy_ns += output.forward_ns + output.sample_ns;
+  const bool is_on_device = output.device_busy_ns > 0;
+  s.busy_ns += is_on_device ? output.device_busy_ns : output.forward_ns + output.sample_ns;
   s.trusts_curve = scheduler_.fit().is_trusted();
-  s.idle_ns += output.idle_ns;
+  s.idle_ns += is_on_device ? output.device_idle_ns : output.idle_ns;
   s.cpu_ns += output.cpu_ns;
 }
 
