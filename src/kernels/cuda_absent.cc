@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The CUDA rows of builds without CUDA: none. In builds with it kernels/<op>/cuda/ defines them.
 #include "kernels/kernel_table.h"
+#include "kernels/vision_activation/vision_activation.h"
+#include "kernels/vision_attention/vision_attention.h"
+#include "kernels/vision_rope/vision_rope.h"
 
 namespace deepinfer {
 
@@ -31,5 +34,10 @@ extern const Launch<ExpertPlanParams> kExpertPlanCuda = nullptr;
 extern const Launch<ExpertsParams> kExpertsCuda = nullptr;
 extern const Launch<ExpertsParams> kExpertsTensorCuda = nullptr;
 extern const Launch<ExpertCombineParams> kExpertCombineCuda = nullptr;
+extern const Launch<VisionRopeParams> kVisionRopeCuda = nullptr;
+extern const Launch<VisionAttentionParams> kVisionAttentionCuda = nullptr;
+extern const Launch<GatedSiluParams> kGatedSiluCuda = nullptr;
+extern const Launch<GeluParams> kGeluCuda = nullptr;
+extern const Launch<ResidualParams> kResidualCuda = nullptr;
 
 }  // namespace deepinfer

@@ -6,8 +6,11 @@
 namespace deepinfer {
 
 void gated_silu_ref(const ExecutionContext& context, const GatedSiluParams& params);
+extern const Launch<GatedSiluParams> kGatedSiluCuda;
 void gelu_ref(const ExecutionContext& context, const GeluParams& params);
+extern const Launch<GeluParams> kGeluCuda;
 void residual_ref(const ExecutionContext& context, const ResidualParams& params);
+extern const Launch<ResidualParams> kResidualCuda;
 
 Status check(const GatedSiluParams& p) {
   TRY(check_rows("gate", p.gate));
@@ -38,16 +41,19 @@ Cost estimate(const ResidualParams& p) {
 
 KernelRows<GatedSiluParams> gated_silu_rows() {
   static const KernelRow<GatedSiluParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", gated_silu_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", gated_silu_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kGatedSiluCuda}};
   return kRows;
 }
 KernelRows<GeluParams> gelu_rows() {
-  static const KernelRow<GeluParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", gelu_ref}};
+  static const KernelRow<GeluParams> kRows[] = {{"ref", Backend::kRef, CpuLevel::kRef, "any machine", gelu_ref},
+                                                {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kGeluCuda}};
   return kRows;
 }
 KernelRows<ResidualParams> residual_rows() {
   static const KernelRow<ResidualParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", residual_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", residual_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kResidualCuda}};
   return kRows;
 }
 

@@ -9,6 +9,7 @@
 namespace deepinfer {
 
 void vision_rope_ref(const ExecutionContext& context, const VisionRopeParams& params);
+extern const Launch<VisionRopeParams> kVisionRopeCuda;
 
 Status check(const VisionRopeParams& p) {
   TRY(check_planes("x", p.x));
@@ -27,7 +28,8 @@ Cost estimate(const VisionRopeParams& p) {
 
 KernelRows<VisionRopeParams> vision_rope_rows() {
   static const KernelRow<VisionRopeParams> kRows[] = {
-      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", vision_rope_ref}};
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine", vision_rope_ref},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kVisionRopeCuda}};
   return kRows;
 }
 

@@ -54,6 +54,8 @@ void for_each_row(const ExecutionContext& context, const std::array<int64_t, 2>&
 
 }  // namespace
 
+const bf16* gelu_values() { return gelu_table().value; }
+
 void gated_silu_ref(const ExecutionContext& context, const GatedSiluParams& p) {
   const Table& silu = silu_table();
   for_each_row(context, p.out.size, [&](int64_t r) {
