@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-# Compiles the files of models/mini into the program, with a table of names. Without the folder the table is empty and
+# Compiles the files of models/mini into the program, with a table of names. Without a folder the table is empty and
 # `--model mini` says so.
 function(deepinfer_embed_model target folder)
-  file(GLOB files CONFIGURE_DEPENDS ${folder}/*.json ${folder}/*.safetensors)
+  set(files "")
+  if(folder)
+    file(GLOB files CONFIGURE_DEPENDS ${folder}/*.json ${folder}/*.safetensors)
+  endif()
   deepinfer_embed_bytes(${target} embedded_model uint8_t "${files}" declarations)
   set(rows "")
   set(number 0)

@@ -42,6 +42,11 @@ class BenchBatch {
   // `num_rows` rows of every sequence: its next token, and drafts to verify, none of which stands.
   Status decode(bool drafts, int64_t num_rows = 1);
   const StepOutput& last_step() const { return last_step_; }
+  // By the device's clock, since the prefill: the share of the time in which it had no step. 0 on the host.
+  double device_idle_share() const {
+    const double all = static_cast<double>(device_idle_ns_ + device_busy_ns_);
+    return all > 0 ? static_cast<double>(device_idle_ns_) / all : 0;
+  }
 
  private:
   Status run(const Batch& batch);
@@ -50,6 +55,7 @@ class BenchBatch {
   StepOutput last_step_;
   int64_t position_ = 0;
   uint64_t step_ = 0;
+  int64_t device_busy_ns_ = 0, device_idle_ns_ = 0;
 };
 
 // First appearance order is all that the hash asks of classes: id modulo their number.
@@ -71,6 +77,16 @@ inline CpuLevel bench_level(const BenchOptions& options) {
   return std::min(level.value_or(fastest_cpu_level()), machine_cpu_level());
 }
 
+// A GPU with `--set backend=cuda` (its tensor cores with `--set numerics=fast`), else the CPU at `--set level=`.
+inline Target bench_target(const BenchOptions& options) {
+  const auto backend = options.extra.find("backend"), numerics = options.extra.find("numerics");
+  Target target = backend != options.extra.end() && backend->second == "cuda"
+                      ? Target{Backend::kCuda}
+                      : Target{Backend::kCpu, bench_level(options)};
+  target.is_exact = numerics == options.extra.end() || numerics->second != "fast";
+  return target;
+}
+
 inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t rows_max, int64_t lanes_max,
                                            OpProfile* profile) {
   const SystemClock clock;
@@ -83,12 +99,7 @@ inline Result<BenchModel> open_bench_model(const BenchOptions& options, int64_t 
   ASSIGN_OR_RETURN(TokenMap token_map, stand_in_classes(model.weights->config()));
   EngineOptions engine;
   engine.num_threads = options.num_threads;
-  const auto backend = options.extra.find("backend");
-  engine.target = backend != options.extra.end() && backend->second == "cuda"
-                      ? Target{Backend::kCuda}
-                      : Target{Backend::kCpu, bench_level(options)};
-  const auto numerics = options.extra.find("numerics");
-  engine.target.is_exact = numerics == options.extra.end() || numerics->second != "fast";
+  engine.target = bench_target(options);
   engine.rows_max = rows_max;
   if (const auto experts = options.extra.find("expert_memory"); experts != options.extra.end()) {
     ASSIGN_OR_RETURN(const ExpertMemory wanted, parse_expert_memory(experts->second));
@@ -144,7 +155,10 @@ inline BenchBatch::BenchBatch(Engine& engine, int64_t num_sequences, int64_t blo
 inline Status BenchBatch::run(const Batch& batch) {
   TRY(engine_.launch(batch));
   TRY(engine_.sample(nullptr));
-  return engine_.collect(last_step_);
+  TRY(engine_.collect(last_step_));
+  device_busy_ns_ += last_step_.device_busy_ns;
+  device_idle_ns_ += last_step_.device_idle_ns;
+  return {};
 }
 
 inline Status BenchBatch::prefill(int64_t context, int64_t chunk) {
@@ -167,6 +181,7 @@ inline Status BenchBatch::prefill(int64_t context, int64_t chunk) {
     }
   }
   position_ = context;
+  device_busy_ns_ = device_idle_ns_ = 0;
   return {};
 }
 

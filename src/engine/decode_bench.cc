@@ -92,31 +92,43 @@ Status print_predictions(const BenchOptions& options, BenchReport& report) {
   return {};
 }
 
+std::string host_note(const BenchBatch& batch, double seconds, double gigabytes, double triad, int64_t sequences) {
+  const int64_t read = batch.last_step().expert_bytes_read;
+  return fmt::format("step {:.2f} ms, {:.3g} GB of weights, {:.3g} GB/s = {:.0f} % of triad {:.3g} GB/s{}",
+                     seconds * 1e3, gigabytes, gigabytes / seconds, 100 * gigabytes / seconds / triad, triad,
+                     read > 0 ? fmt::format(", {} of experts read a row", bytes_to_string(read / sequences)) : "");
+}
+
+std::string device_note(const BenchBatch& batch, double seconds, double gigabytes) {
+  return fmt::format("step {:.3f} ms, {:.3g} GB of weights, {:.3g} GB/s; device idle {:.1f} %", seconds * 1e3,
+                     gigabytes, gigabytes / seconds, 100 * batch.device_idle_share());
+}
+
 }  // namespace
 
 Status bench_decode(const BenchOptions& options, BenchReport& report) {
   if (options.extra.contains("predict")) return print_predictions(options, report);
-  ASSIGN_OR_RETURN(const BenchModel model, open_bench_model(options, 128, 16));
-  const double triad = measure_triad_bytes_per_second() * 1e-9;
+  const bool on_device = bench_target(options).backend == Backend::kCuda;
+  ASSIGN_OR_RETURN(const BenchModel model,
+                   on_device ? open_bench_model(options, 256, 256) : open_bench_model(options, 128, 16));
+  const double triad = on_device ? 0 : measure_triad_bytes_per_second() * 1e-9;
   const bool has_draft = model.weights->config().draft.block_size > 0 && model.weights->config().draft.num_layers > 0;
-  for (const int64_t sequences : {1, 4, 16}) {
+  const std::vector<int64_t> counts = on_device ? std::vector<int64_t>{1, 16, 64, 256} : std::vector<int64_t>{1, 4, 16};
+  for (const int64_t sequences : counts) {
     if (options.quick && sequences > 1) break;
     for (const bool drafts : {false, true}) {
       if (drafts && !has_draft) continue;
       BenchBatch batch(*model.engine, sequences, 16);
       TRY(batch.prefill(256, 128));
       Status status;
-      const double seconds = median_seconds(5, [&] { status = batch.decode(drafts); });
+      const double seconds = median_seconds(on_device ? 30 : 5, [&] { status = batch.decode(drafts); });
       TRY(std::move(status));
       const double gigabytes = step_weight_bytes(*model.weights, sequences, drafts) * 1e-9;
-      const int64_t read = batch.last_step().expert_bytes_read;
       report.add({.name = fmt::format("{} sequences at 256 tokens{}", sequences, drafts ? ", drafting" : ""),
                   .value = static_cast<double>(sequences) / seconds,
                   .unit = "rows/s",
-                  .note = fmt::format(
-                      "step {:.2f} ms, {:.3g} GB of weights, {:.3g} GB/s = {:.0f} % of triad {:.3g} GB/s{}",
-                      seconds * 1e3, gigabytes, gigabytes / seconds, 100 * gigabytes / seconds / triad, triad,
-                      read > 0 ? fmt::format(", {} of experts read a row", bytes_to_string(read / sequences)) : "")});
+                  .note = on_device ? device_note(batch, seconds, gigabytes)
+                                    : host_note(batch, seconds, gigabytes, triad, sequences)});
     }
   }
   return {};

@@ -16,6 +16,15 @@ namespace {
 
 bool has_device() { return open_cuda_device().ok(); }
 
+EngineOptions eager(EngineOptions options) {
+  options.cuda.waits_after_each_op = true;
+  return options;
+}
+EngineOptions picked_by_host(EngineOptions options) {
+  options.picks_on_host = true;
+  return options;
+}
+
 EngineOptions on_device(EngineOptions options) {
   options.target = {Backend::kCuda};
   options.cuda = {};
@@ -80,17 +89,24 @@ TEST(Device, PromptsInAnyShapeHaveTheBitsOfTheHost) {
     list.push_back(golden_image_prompt(true));
     return list;
   };
-  const auto host_engine = golden_engine(host_options()), device_engine = golden_engine(on_device(host_options()));
-  ASSERT_TRUE(host_engine && device_engine);
+  const auto host_engine = golden_engine(host_options());
+  ASSERT_TRUE(host_engine);
   const auto host = run_exact(*host_engine, prompts(), {});
   ASSERT_TRUE(host.ok()) << host.status().message();
-  for (const RunShape& shape : {RunShape{}, RunShape{.chunk = 1}, RunShape{.chunk = 50}, RunShape{.batched = true},
-                                RunShape{.batched = true, .seed = 9}}) {
-    const auto device = run_exact(*device_engine, prompts(), shape);
-    ASSERT_TRUE(device.ok()) << device.status().message();
-    for (size_t i = 0; i < host.value().size(); ++i)
-      expect_equal(device.value()[i], host.value()[i],
-                   "prompt " + std::to_string(i) + " in chunks of " + std::to_string(shape.chunk));
+  const EngineOptions plain = on_device(host_options());
+  for (const EngineOptions& options : {plain, eager(plain), picked_by_host(plain), picked_by_host(eager(plain))}) {
+    const auto device_engine = golden_engine(options);
+    ASSERT_TRUE(device_engine);
+    for (const RunShape& shape : {RunShape{}, RunShape{.chunk = 1}, RunShape{.chunk = 50}, RunShape{.batched = true},
+                                  RunShape{.batched = true, .seed = 9}}) {
+      const auto device = run_exact(*device_engine, prompts(), shape);
+      ASSERT_TRUE(device.ok()) << device.status().message();
+      for (size_t i = 0; i < host.value().size(); ++i)
+        expect_equal(device.value()[i], host.value()[i],
+                     "prompt " + std::to_string(i) + " in chunks of " + std::to_string(shape.chunk) +
+                         (options.cuda.waits_after_each_op ? ", eager" : ", graphs") +
+                         (options.picks_on_host ? ", the host picks" : ""));
+    }
   }
 }
 
@@ -191,27 +207,81 @@ TEST(Device, OnTensorCoresTheMiniModelPicksOtherTokensOnlyWhereLogitsAreClose) {
   EXPECT_LE(worst_gap, 1.0);
 }
 
+// What requests may ask of a pick, one after another.
+SamplingParams law(uint64_t seed) {
+  SamplingParams p;
+  p.seed = seed;
+  p.temperature = seed % 8 == 0 ? 0.0f : 0.8f;
+  if (seed % 8 == 2) p.top_p = 0.9f;
+  if (seed % 8 == 3) p.top_k = 20;
+  if (seed % 8 == 4) p.min_p = 0.1f;
+  if (seed % 8 == 5) p.repetition_penalty = 1.2f, p.frequency_penalty = 0.2f;
+  if (seed % 8 == 6) p.top_logprobs = 4;
+  if (seed % 8 == 7) p.bad_words = {{5, 6}, {7}};
+  return p;
+}
+
 TEST(Device, SampledAnswersWithDraftsAreTheHosts) {
   if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
   const EngineOptions options{.rows_max = 256, .logits_rows_max = 64, .lanes_max = 2, .blocks_max = 16};
-  const auto host_engine = mini_engine(options), device_engine = mini_engine(on_device(options));
-  ASSERT_TRUE(host_engine && device_engine);
-  for (uint64_t seed = 0; seed < 4; ++seed) {
-    GenerationRequest request{.max_tokens = 48};
-    request.prompt =
-        random_prompts(host_engine->config().vocab_size, 1, 300 + 100 * static_cast<int64_t>(seed))[0].tokens;
-    request.params.temperature = seed == 0 ? 0.0f : 0.8f;
-    request.params.top_p = seed == 2 ? 0.9f : 1.0f;
-    request.params.seed = seed;
-    const TokenSink keep_on = [](TokenId) { return true; };
-    const auto host = generate(*host_engine, request, keep_on), device = generate(*device_engine, request, keep_on);
-    ASSERT_TRUE(host.ok() && device.ok());
-    EXPECT_EQ(device.value().tokens, host.value().tokens) << "seed " << seed;
-    EXPECT_EQ(device.value().num_accepted, host.value().num_accepted) << "seed " << seed;
+  const EngineOptions plain = on_device(options);
+  const auto host_engine = mini_engine(options);
+  ASSERT_TRUE(host_engine);
+  for (const EngineOptions& other : {plain, eager(plain), picked_by_host(plain)}) {
+    const auto device_engine = mini_engine(other);
+    ASSERT_TRUE(device_engine);
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      const GenerationRequest request{
+          .prompt =
+              random_prompts(host_engine->config().vocab_size, 1, 300 + 50 * static_cast<int64_t>(seed))[0].tokens,
+          .params = law(seed),
+          .max_tokens = 48};
+      const TokenSink keep_on = [](TokenId) { return true; };
+      const auto host = generate(*host_engine, request, keep_on), device = generate(*device_engine, request, keep_on);
+      ASSERT_TRUE(host.ok() && device.ok());
+      const std::string what = "seed " + std::to_string(seed) +
+                               (other.cuda.waits_after_each_op ? ", eager" : ", graphs") +
+                               (other.picks_on_host ? ", the host picks" : "");
+      EXPECT_EQ(device.value().tokens, host.value().tokens) << what;
+      EXPECT_EQ(device.value().num_accepted, host.value().num_accepted) << what;
+      ASSERT_EQ(device.value().logprobs.size(), host.value().logprobs.size()) << what;
+      for (size_t i = 0; i < host.value().logprobs.size(); ++i) {
+        EXPECT_EQ(device.value().logprobs[i].logprob, host.value().logprobs[i].logprob) << what;
+        EXPECT_EQ(device.value().logprobs[i].likeliest, host.value().logprobs[i].likeliest) << what;
+      }
+    }
   }
 }
 
-TEST(Device, TooLargeCachesAreRefusedWithThePlan) {
+// Prompts of many lengths, drafts, sequences that come and go: so many shapes that graphs are dropped and made again.
+TEST(DeviceMemory, TenThousandStepsLeaveItAsItWas) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  const EngineOptions options{.rows_max = 64, .logits_rows_max = 64, .lanes_max = 2, .blocks_max = 16};
+  const auto engine = mini_engine(on_device(options));
+  ASSERT_TRUE(engine);
+  const auto run = [&](int64_t num_steps) {
+    int64_t steps = 0;
+    for (uint64_t seed = 0; steps < num_steps; ++seed) {
+      const GenerationRequest request{
+          .prompt = random_prompts(engine->config().vocab_size, 1, 20 + static_cast<int64_t>(seed % 97))[0].tokens,
+          .params = law(seed),
+          .max_tokens = 64,
+          .drafts = seed % 3 != 0};
+      const auto answer = generate(*engine, request, [](TokenId) { return true; });
+      ASSERT_TRUE(answer.ok()) << answer.status().message();
+      steps += 1 + answer.value().num_steps;
+    }
+  };
+  run(1000);  // code is loaded, graphs fill their table
+  const int64_t before = engine->state().device->free_bytes();
+  run(10000);
+  const int64_t after = engine->state().device->free_bytes();
+  std::printf("device memory free: %ld before, %ld after 10,000 steps\n", static_cast<long>(before),
+              static_cast<long>(after));
+  EXPECT_GE(after, before - (int64_t{8} << 20));  // the driver takes memory for graphs in pieces of 2 MiB
+}
+
+TEST(DeviceMemory, TooLargeCachesAreRefusedWithThePlan) {
   if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
   EngineOptions options = on_device(host_options());
   options.blocks_max = int64_t{1} << 24;

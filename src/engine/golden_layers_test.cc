@@ -197,7 +197,7 @@ void print(const std::map<std::string, Score>& scores) {
 }
 
 TEST(GoldenLayers, PrefillThenTwoDecodeStepsAgreeLayerByLayer) {
-  auto engine = golden_engine();
+  auto engine = golden_engine(open_memory_options());
   ASSERT_TRUE(engine);
   LayerFeeder feeder(*engine);
   const SafetensorsFile& prefill = golden_file("trace_prefill.safetensors");

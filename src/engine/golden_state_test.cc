@@ -79,7 +79,7 @@ void check_state(const CacheReader& reader, int64_t length) {
 }
 
 TEST(GoldenState, CachesAfterPrefillAndAfterDecode) {
-  auto engine = golden_engine();
+  auto engine = golden_engine(open_memory_options());
   ASSERT_TRUE(engine);
   const SafetensorsFile& trace = golden_file("trace_prefill.safetensors");
   const auto tokens = golden_tokens(trace, "tokens"), fed = golden_tokens(trace, "decode_tokens");

@@ -15,6 +15,7 @@
 
 #include "base/bench.h"
 #include "base/philox.h"
+#include "engine/bench_model.h"
 #include "protocol/codec.h"
 #include "serve/grammar_masks.h"
 #include "serve/loaded_model.h"
@@ -58,11 +59,13 @@ class LoopBench {
   static Result<std::unique_ptr<LoopBench>> open(const BenchOptions& options) {
     std::unique_ptr<LoopBench> bench(new LoopBench);
     bench->num_threads_ = options.num_threads;
+    bench->target_ = bench_target(options);
     ASSIGN_OR_RETURN(bench->model_, load_model(options.model.empty() ? "mini" : options.model));
     ASSIGN_OR_RETURN(bench->preparer_,
                      RequestPreparer::create(bench->model_, {Backend::kCpu, fastest_cpu_level()}, 1, kContext));
     return bench;
   }
+  bool is_on_device() const { return target_.backend == Backend::kCuda; }
   const ModelConfig& config() const { return model_.weights->config(); }
   int64_t draft_block() const { return config().draft.num_layers > 0 ? config().draft.block_size : 0; }
 
@@ -151,7 +154,7 @@ class LoopBench {
     EngineOptions options;
     options.num_threads = num_threads_;
     options.has_thread = setup.has_thread;
-    options.target = {Backend::kCpu, fastest_cpu_level()};
+    options.target = target_;
     options.lanes_max = setup.concurrency;
     options.logits_rows_max = setup.concurrency * (1 + draft_run_max(config()));
     options.rows_max = std::max<int64_t>(512, options.logits_rows_max);
@@ -205,6 +208,7 @@ class LoopBench {
   }
 
   int num_threads_ = 1;
+  Target target_;
   SystemClock clock_;
   LoadedModel model_;
   std::unique_ptr<RequestPreparer> preparer_;

@@ -10,7 +10,9 @@ namespace deepinfer {
 namespace {
 
 Status bench_throughput(LoopBench& bench, const BenchOptions& options, BenchReport& report) {
-  for (const int64_t concurrency : {1, 4, 16, 64}) {
+  const std::vector<int64_t> counts =
+      bench.is_on_device() ? std::vector<int64_t>{1, 16, 64, 256} : std::vector<int64_t>{1, 4, 16, 64};
+  for (const int64_t concurrency : counts) {
     if (options.quick && concurrency > 4) break;
     for (const bool drafts : {false, true}) {
       double pipelined_rate = 0;
@@ -26,9 +28,9 @@ Status bench_throughput(LoopBench& bench, const BenchOptions& options, BenchRepo
                                  pipelined ? "pipelined" : "synchronous"),
              .value = rate,
              .unit = "tokens/s",
-             .note = fmt::format("compute idle {:.2f} %{}; {:.0f} tokens a second of compute CPU; {} rows wasted{}",
-                                 100 * run.idle_share(), pipelined ? " (goal 2 %)" : "", run.tokens_per_cpu_s(),
-                                 run.loop.num_wasted_rows,
+             .note = fmt::format("{} idle {:.2f} %{}; {:.0f} tokens a second of compute CPU; {} rows wasted{}",
+                                 bench.is_on_device() ? "device" : "compute", 100 * run.idle_share(),
+                                 pipelined ? " (goal 2 %)" : "", run.tokens_per_cpu_s(), run.loop.num_wasted_rows,
                                  pipelined ? "" : fmt::format("; pipelined x {:.3f}", pipelined_rate / rate))});
       }
     }
