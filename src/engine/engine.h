@@ -25,6 +25,7 @@
 #include "engram/token_map.h"
 #include "kernels/indexer/indexer.h"
 #include "model/cache_layout.h"
+#include "model/device_weights.h"
 #include "model/weights.h"
 #include "scheduler/batch.h"
 #include "scheduler/replay_plan.h"
@@ -50,6 +51,7 @@ struct EngineOptions {
   // On the host: bytes of routed experts that stay in memory, the others are read from the files when a row needs them
   // (StepOutput::expert_bytes_read); 0 = all. Never changes a result.
   int64_t expert_bytes_max = 0;
+  std::optional<EngramTier> engram_tier;  // on a device; absent: its memory where the tables take an eighth at most
   bool picks_on_host = false;  // on a device: logits are brought to the host's sampler; never changes a result
   // Test only: called before each layer of each step, on the engine's thread.
   std::function<void(uint64_t step, int layer)> on_layer;

@@ -236,7 +236,7 @@ Status bench_rank(const BenchOptions& options, BenchReport& report) {
   report.add({.name = fmt::format("{} layers opened", layers),
               .value = clock_seconds() - begin,
               .unit = "s",
-              .note = bytes_to_string(DeviceWeights::size_bytes(*weights)) + " of weights"});
+              .note = bytes_to_string(DeviceWeights::size_bytes(*weights, EngramTier::kDevice)) + " of weights"});
   Rank rank(*engine, options, report);
   const auto only = options.extra.find("only");
   if (only == options.extra.end() || only->second == "decode") TRY(rank.decode(rank.requests()));

@@ -12,8 +12,17 @@ namespace {
 
 constexpr int64_t kAlignment = 256, kPieceBytes = int64_t{32} << 20;
 
-bool lies_on_device(const WeightRow& row) {
-  return row.part != WeightPart::kEngramTables && row.part != WeightPart::kVision;
+// Where a tensor goes; kFiles: nowhere.
+EngramTier place_of(const WeightRow& row, EngramTier engram) {
+  if (row.part == WeightPart::kVision) return EngramTier::kFiles;
+  return row.part == WeightPart::kEngramTables ? engram : EngramTier::kDevice;
+}
+
+int64_t bytes_at(const std::vector<WeightRow>& table, EngramTier place, EngramTier engram) {
+  int64_t bytes = 0;
+  for (const WeightRow& row : table)
+    if (place_of(row, engram) == place) bytes += round_up<int64_t>(row.size_bytes(), kAlignment);
+  return bytes;
 }
 
 std::span<const uint8_t> bytes_of(const ModelWeights& weights, const WeightRow& row) {
@@ -55,28 +64,39 @@ Status check_scales(const WeightRow& row, std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-int64_t DeviceWeights::size_bytes(const ModelWeights& weights) {
-  WeightViews nowhere;
-  int64_t bytes = 0;
-  for (const WeightRow& row : declare_weights(weights.config(), nowhere))
-    if (lies_on_device(row)) bytes += round_up<int64_t>(row.size_bytes(), kAlignment);
-  return bytes;
+const char* to_string(EngramTier tier) {
+  constexpr const char* kNames[] = {"files", "pinned host memory", "device memory"};
+  return kNames[static_cast<int>(tier)];
 }
 
-Result<std::unique_ptr<DeviceWeights>> DeviceWeights::upload(const ModelWeights& weights, Device& device) {
+int64_t DeviceWeights::size_bytes(const ModelWeights& weights, EngramTier tier) {
+  WeightViews nowhere;
+  return bytes_at(declare_weights(weights.config(), nowhere), EngramTier::kDevice, tier);
+}
+
+int64_t DeviceWeights::engram_bytes(const ModelWeights& weights) {
+  return size_bytes(weights, EngramTier::kDevice) - size_bytes(weights);
+}
+
+Result<std::unique_ptr<DeviceWeights>> DeviceWeights::upload(const ModelWeights& weights, Device& device,
+                                                             EngramTier tier) {
   auto uploaded = std::make_unique<DeviceWeights>();
   const std::vector<WeightRow> table = declare_weights(weights.config(), uploaded->views_);
-  uploaded->memory_ = Buffer<uint8_t>(device.memory(), size_bytes(weights));
+  uploaded->memory_ = Buffer<uint8_t>(device.memory(), bytes_at(table, EngramTier::kDevice, tier));
+  uploaded->pinned_ = Buffer<uint8_t>(device.staging(), bytes_at(table, EngramTier::kPinned, tier));
   TRY(device.status());
   Uploader uploader(device);
-  uint8_t* next = uploaded->memory_.data();
+  uint8_t *next = uploaded->memory_.data(), *next_pinned = uploaded->pinned_.data();
   for (const WeightRow& row : table) {
-    if (!lies_on_device(row)) continue;
+    const EngramTier place = place_of(row, tier);
+    if (place == EngramTier::kFiles) continue;
     const std::span<const uint8_t> bytes = bytes_of(weights, row);
     TRY(check_scales(row, bytes));
-    TRY(uploader.copy(next, bytes));
-    std::visit([&](auto view) { *view = reinterpret_cast<std::remove_reference_t<decltype(*view)>>(next); }, row.view);
-    next += round_up<int64_t>(row.size_bytes(), kAlignment);
+    uint8_t*& to = place == EngramTier::kDevice ? next : next_pinned;
+    if (place == EngramTier::kDevice) TRY(uploader.copy(to, bytes));
+    else std::ranges::copy(bytes, to);
+    std::visit([&](auto view) { *view = reinterpret_cast<std::remove_reference_t<decltype(*view)>>(to); }, row.view);
+    to += round_up<int64_t>(row.size_bytes(), kAlignment);
   }
   TRY(device.wait());
   return uploaded;

@@ -35,9 +35,10 @@ void set_up_rows(State& state) {
     state.groups.emplace_back(rows, state.step_tables);
     state.group_angles.emplace_back(memory, rows, pairs);
   }
+  const int64_t ngrams = state.hashes_on_device() ? rows * state.parts.hasher->look_back() : 0;
   state.step = {Staged<TokenId>(state.step_tables, rows), Staged<int32_t>(state.step_tables, rows),
                 Staged<int32_t>(state.step_tables, state.options.logits_rows_max),
-                Staged<int64_t>(state.step_tables, rows)};
+                Staged<int64_t>(state.step_tables, rows), Staged<TokenId>(state.step_tables, ngrams)};
   for (int kind = 0; kind < 2; ++kind) {
     std::vector<float> frequencies(static_cast<size_t>(pairs));
     rope_frequencies(rope_spec(state.config, kind), frequencies);
@@ -117,6 +118,12 @@ Status hash_engram_rows(State& state, const RowBatch& batch) {
   if (static_cast<int64_t>(batch.ngrams.size()) != batch.num_rows() * look_back)
     return invalid_argument("batch: " + std::to_string(batch.ngrams.size()) + " n-gram tokens, expected " +
                             std::to_string(batch.num_rows() * look_back));
+  if (!state.device_hasher.empty()) {
+    std::ranges::copy(batch.ngrams, state.step.ngrams.data());
+    for (int64_t row = batch.num_rows(); row < state.all.table.num_rows(); ++row)
+      std::copy_n(state.step.ngrams.data(), look_back, state.step.ngrams.data() + row * look_back);
+    if (!state.trace) return {};
+  }
   for (int table = 0; table < hasher.num_tables(); ++table) {
     int64_t* ids = &state.work.engram_ids[table * state.options.rows_max * per_token];
     for (int64_t row = 0; row < batch.num_rows(); ++row)
@@ -124,15 +131,27 @@ Status hash_engram_rows(State& state, const RowBatch& batch) {
                   {ids + row * per_token, static_cast<size_t>(per_token)});
     for (int64_t row = batch.num_rows(); row < state.all.table.num_rows(); ++row)
       std::copy_n(ids, per_token, ids + row * per_token);
-    state.engram_tables[static_cast<size_t>(table)].prefetch({ids, static_cast<size_t>(batch.num_rows() * per_token)});
+    if (!state.reads_tables())
+      state.engram_tables[static_cast<size_t>(table)].prefetch(
+          {ids, static_cast<size_t>(batch.num_rows() * per_token)});
   }
   return {};
 }
 
-// All rows of all tables through staging memory: behind this the step needs nothing from the host.
+// All rows of all tables through staging memory, or their numbers where the device reads the tables: behind this the
+// step needs nothing from the host.
 Status bring_engram_rows(State& state) {
   const EngramConfig& engram = state.config.engram;
   const int64_t per_token = engram.rows_per_token(), rows = state.all.table.num_rows();
+  if (!state.device_hasher.empty()) return {};
+  if (state.reads_tables()) {
+    for (size_t table = 0; table < engram.layers.size(); ++table) {
+      const int64_t first = static_cast<int64_t>(table) * state.options.rows_max * per_token;
+      state.device.copy(state.work.device_engram_ids.data() + first, &state.work.engram_ids[first],
+                        rows * per_token * static_cast<int64_t>(sizeof(int64_t)));
+    }
+    return {};
+  }
   uint8_t* staged = state.work.staged_engram.data();
   int64_t end = 0;
   for (size_t table = 0; table < engram.layers.size(); ++table) {
@@ -325,6 +344,10 @@ Result<std::unique_ptr<Forward>> Forward::create(const Parts& parts, const Cache
   set_up_rows(*state);
   set_up_draft(*state);
   TRY(allocate_workspace(*state));
+  if (state->hashes_on_device())
+    state->device_hasher = DeviceHasher(state->device, *state->parts.hasher, state->config.engram.pad_token_id,
+                                        options.rows_max * state->config.engram.rows_per_token());
+  TRY(state->device.status());
   set_up_weights(*state);
   return std::unique_ptr<Forward>(new Forward(std::move(state)));
 }
@@ -364,6 +387,9 @@ Status Forward::embed() {
   if (state.drops_rows) fill_row_angles(state, state.boundary);
   fill_row_angles(state, state.decoder);
   fill_group_angles(state);
+  if (!state.device_hasher.empty())
+    state.device_hasher.run(state.device, state.step.ngrams.on_device(), state.all.table.num_rows(),
+                            state.work.device_engram_ids.data());
   const int64_t rows = state.num_rows(), streams = state.config.num_streams;
   state.kernels.embedding(state.context, {.embed = state.views.embed,
                                           .token = {state.step.tokens.on_device(), {rows}},
@@ -393,9 +419,14 @@ Status Forward::inject_engram(int layer) {
   if (state.device.is_host())
     TRY(state.engram_tables[static_cast<size_t>(table)].read_rows({ids, static_cast<size_t>(rows * per_token)},
                                                                   read.codes, read.scales));
-  state.kernels.engram_rows(state.context, {.table = {read.codes, read.scales, rows * per_token, engram.head_dim},
-                                            .row = {work.engram_places.data(), {rows, per_token}},
-                                            .out = {work.engram_rows.data(), {rows, engram.row_columns()}}});
+  EngramRowsParams gather{.table = {read.codes, read.scales, rows * per_token, engram.head_dim},
+                          .row = {work.engram_places.data(), {rows, per_token}},
+                          .out = {work.engram_rows.data(), {rows, engram.row_columns()}}};
+  if (state.reads_tables()) {
+    gather.table = weights.table;
+    gather.row.data = work.device_engram_ids.data() + table * state.options.rows_max * per_token;
+  }
+  state.kernels.engram_rows(state.context, gather);
   trace_rows(state, layer, "engram_emb", work.engram_rows.data(), {rows, engram.row_columns()});
   const int64_t width = (streams + 1) * hidden;
   state.kernels.linear(state.context, {.x = {work.engram_rows.data(), {rows, engram.row_columns()}},

@@ -38,6 +38,11 @@ void let_rows_go(State& state, int layer) {
     for (int64_t row = 0; row < kept.num_rows(); ++row)
       if (kept.source(row) != row) std::copy_n(ids + kept.source(row) * per_token, per_token, ids + row * per_token);
     if (state.device.is_host()) continue;
+    if (state.reads_tables()) {
+      keep_rows(state, kept, &work.device_engram_ids[static_cast<int64_t>(table) * state.options.rows_max * per_token],
+                rows, per_token);
+      continue;
+    }
     const EngramRows brought = engram_rows_of(state, static_cast<int>(table));
     keep_rows(state, kept, brought.codes, rows, per_token * config.engram.head_dim);
     keep_rows(state, kept, brought.scales, rows, per_token * num_scale_blocks(config.engram.head_dim));

@@ -47,7 +47,7 @@ std::shared_ptr<const ModelWeights> golden_weights() {
 // A forward pass with caches of its own, on the host or on a device.
 class Runner {
  public:
-  Runner(std::shared_ptr<const ModelWeights> weights, Device* device)
+  Runner(std::shared_ptr<const ModelWeights> weights, Device* device, EngramTier tier = EngramTier::kFiles)
       : weights_(std::move(weights)), device_(device), scratch_(machine().memory()) {
     const ModelConfig& config = weights_->config();
     std::vector<int32_t> classes;
@@ -55,7 +55,7 @@ class Runner {
       classes.push_back(static_cast<int32_t>(id % config.engram.num_token_classes));
     hasher_ = EngramHasher::make(config.engram, token_map_from_classes(classes).value()).value();
     kernels_ = KernelTable::resolve({Backend::kCpu, machine_cpu_level()}).value();
-    if (device_) device_weights_ = DeviceWeights::upload(*weights_, *device_).value();
+    if (device_) device_weights_ = DeviceWeights::upload(*weights_, *device_, tier).value();
     allocate(make_cache_layout(config, make_layer_roles(config).value(), config.draft.block_size + 1));
     const Forward::Parts parts{*weights_,  kernels_,  {.pool = nullptr, .scratch = &scratch_, .device = device_},
                                *exchange_, &*hasher_, device_ ? &device_weights_->views() : nullptr};
@@ -190,31 +190,34 @@ class Runner {
 // A prefill step whose first sequence lets rows go behind the last kv source, decode rows, then drafts.
 TEST(ForwardOnADevice, GivesTheBitsOfTheHost) {
   const auto weights = golden_weights();
-  SplitDevice device;
-  Runner host(weights, nullptr), split(weights, &device);
-  const std::vector<BlockId> first = {BlockId{3}, BlockId{1}}, second = {BlockId{2}};
-  const std::vector<SequenceRows> prefill = {{.lane = 1,
-                                              .rows = {0, 90},
-                                              .position_begin = 0,
-                                              .blocks = first,
-                                              .num_logits_rows = 3,
-                                              .decoder_begin = 40,
-                                              .decoder_window_begin = 40},
-                                             {.lane = 0, .rows = {90, 123}, .blocks = second, .num_logits_rows = 1}};
-  EXPECT_EQ(split.step(prefill, 123, 1), host.step(prefill, 123, 1));
-  const std::vector<SequenceRows> decode = {
-      {.lane = 0, .rows = {0, 1}, .position_begin = 33, .blocks = second, .num_logits_rows = 1},
-      {.lane = 1,
-       .rows = {1, 4},
-       .position_begin = 90,
-       .blocks = first,
-       .num_logits_rows = 3,
-       .decoder_window_begin = 40}};
-  for (uint64_t seed = 2; seed < 4; ++seed) EXPECT_EQ(split.step(decode, 4, seed), host.step(decode, 4, seed));
-  const std::vector<DraftSequence> drafts = {{.lane = 0, .position = 34, .anchor = 5},
-                                             {.lane = 1, .position = 93, .anchor = 9, .window_begin = 40}};
-  EXPECT_EQ(split.draft(drafts), host.draft(drafts));
-  EXPECT_EQ(split.draft_by_hooks(drafts), host.draft_greedily(drafts));
+  for (const EngramTier tier : {EngramTier::kFiles, EngramTier::kPinned, EngramTier::kDevice}) {
+    SCOPED_TRACE(to_string(tier));
+    SplitDevice device;
+    Runner host(weights, nullptr), split(weights, &device, tier);
+    const std::vector<BlockId> first = {BlockId{3}, BlockId{1}}, second = {BlockId{2}};
+    const std::vector<SequenceRows> prefill = {{.lane = 1,
+                                                .rows = {0, 90},
+                                                .position_begin = 0,
+                                                .blocks = first,
+                                                .num_logits_rows = 3,
+                                                .decoder_begin = 40,
+                                                .decoder_window_begin = 40},
+                                               {.lane = 0, .rows = {90, 123}, .blocks = second, .num_logits_rows = 1}};
+    EXPECT_EQ(split.step(prefill, 123, 1), host.step(prefill, 123, 1));
+    const std::vector<SequenceRows> decode = {
+        {.lane = 0, .rows = {0, 1}, .position_begin = 33, .blocks = second, .num_logits_rows = 1},
+        {.lane = 1,
+         .rows = {1, 4},
+         .position_begin = 90,
+         .blocks = first,
+         .num_logits_rows = 3,
+         .decoder_window_begin = 40}};
+    for (uint64_t seed = 2; seed < 4; ++seed) EXPECT_EQ(split.step(decode, 4, seed), host.step(decode, 4, seed));
+    const std::vector<DraftSequence> drafts = {{.lane = 0, .position = 34, .anchor = 5},
+                                               {.lane = 1, .position = 93, .anchor = 9, .window_begin = 40}};
+    EXPECT_EQ(split.draft(drafts), host.draft(drafts));
+    EXPECT_EQ(split.draft_by_hooks(drafts), host.draft_greedily(drafts));
+  }
 }
 
 }  // namespace deepinfer

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engram/table.h"
+#include "model/engram_hash.h"
 #include "model/expert_residency.h"
 #include "model/forward.h"
 #include "model/layer_roles.h"
@@ -43,6 +44,7 @@ struct StepTables {
   Staged<int32_t> image_row;        // [rows]
   Staged<int32_t> logits_source;    // [logits rows]: row of the decoder table
   Staged<int64_t> dropped_offsets;  // [rows]
+  Staged<TokenId> ngrams;           // [rows, look_back], where the device hashes; else empty
 };
 
 // What it fills for a draft, and for one position of its chain.
@@ -72,6 +74,7 @@ struct Workspace {
   Buffer<bf16> expert_out, shared_out;  // [rows*choices, D], [rows, D]
   Buffer<bf16> engram_rows, engram_kv;  // [rows, row_columns], [rows, (S+1)*D]
   Buffer<int64_t> engram_ids;           // [tables, rows, rows_per_token], on the host
+  Buffer<int64_t> device_engram_ids;    // the same for the device, where it reads tables itself; else empty
   Buffer<int64_t> engram_places;        // [rows, rows_per_token] = 0, 1, 2 ...
   Buffer<uint8_t> engram_bytes;   // this step's rows of the tables: codes, then scales of one table after the other
   Buffer<uint8_t> staged_engram;  // the same as the host reads them; empty where ops run on the host
@@ -115,6 +118,7 @@ struct Forward::State {
   DraftTables draft;
   ChainTables chain;
   Workspace work;
+  DeviceHasher device_hasher;  // where the device reads Engram tables itself and the build can hash there
 
   // The step.
   Caches caches;
@@ -152,6 +156,12 @@ struct Forward::State {
   int64_t num_rows() const { return rows ? rows->table.num_rows() : 0; }
   // Begin of the shared expert's one range of rows: of this step's rows, or of the draft's.
   const Staged<int32_t>& shared_begin() const { return rows ? rows->shared_begin : draft.shared_begin; }
+  // The device reads rows of Engram tables itself.
+  bool reads_tables() const {
+    return !device.is_host() && !config.engram.empty() &&
+           views.layers[static_cast<size_t>(config.engram.layers[0])].engram.table.codes != nullptr;
+  }
+  bool hashes_on_device() const { return reads_tables() && kEngramHashCuda && device.stream() != nullptr; }
   bool has_draft() const { return !weights.draft.layers.empty() && config.draft.block_size > 0; }
 };
 

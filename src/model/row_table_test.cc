@@ -70,6 +70,34 @@ TEST(RowTable, OnlyTheNewestRowOfASlotIsWritten) {
   EXPECT_EQ(table.num_visible(0)(4), 2);  // groups of positions 0-1 and 2-3
 }
 
+TEST(RowTable, PaddingSeesItselfAloneAndLeavesNothingBehind) {
+  Fixture f;
+  RowTable table(f.caches.layout, 300, f.tables);
+  GroupTable groups(300, f.tables);
+  f.tables.allocate();
+  const auto batch = f.batch({{.lane = 1, .rows = {0, 3}, .position_begin = 5, .blocks = f.blocks}}, 3);
+  ASSERT_TRUE(table.fill(batch, f.caches).ok());
+  table.pad(5);
+  groups.fill(table, f.caches, 0);
+  EXPECT_EQ(groups.num_groups(), 2);  // positions 5 and 7 end groups of two
+  groups.pad(table);
+  ASSERT_EQ(table.num_rows(), 5);
+  EXPECT_EQ(table.num_sequences(), 1);
+  EXPECT_EQ(table.positions()(2), 7);
+  for (const int64_t row : {3, 4}) {
+    EXPECT_EQ(table.num_fresh()(row), 1);
+    EXPECT_EQ(table.window_end()(row), 1);
+    EXPECT_EQ(table.num_visible(0)(row), 0);
+    EXPECT_EQ(table.ring_offsets()(row), kSkipRow);
+    EXPECT_EQ(groups.tail_positions()(row), -1);
+  }
+  ASSERT_EQ(groups.num_groups(), 5);
+  for (const int64_t group : {2, 3, 4}) {
+    EXPECT_EQ(groups.global_offsets()(group), kSkipRow);
+    EXPECT_EQ(groups.index_offsets()(group), kSkipRow);
+  }
+}
+
 TEST(RowTable, RowsThatStopAtTheLastSourceKeepTheKeysTheirSuccessorsNeed) {
   Fixture f;
   RowTable all(f.caches.layout, 300, f.tables), kept(f.caches.layout, 300, f.tables);

@@ -63,13 +63,14 @@ void allocate_experts(Workspace& work, Memory& memory, const ModelConfig& config
   work.shared_out = Buffer<bf16>(memory, rows * config.hidden);
 }
 
-void allocate_engram(Workspace& work, Device& device, const ModelConfig& config, int64_t rows) {
+void allocate_engram(Workspace& work, Device& device, const ModelConfig& config, int64_t rows, bool reads_tables) {
   Memory& memory = device.memory();
   const EngramConfig& engram = config.engram;
   if (engram.empty()) return;
   const int64_t places = rows * engram.rows_per_token();
   const int64_t all_places = static_cast<int64_t>(engram.layers.size()) * places;
-  work.engram_ids = Buffer<int64_t>(all_places);
+  work.engram_ids = Buffer<int64_t>(device.staging(), all_places);
+  if (reads_tables) work.device_engram_ids = Buffer<int64_t>(memory, all_places);
   std::vector<int64_t> numbers(static_cast<size_t>(places));
   std::iota(numbers.begin(), numbers.end(), int64_t{0});
   work.engram_places = constant_buffer<int64_t>(device, numbers);
@@ -111,7 +112,7 @@ Status allocate_workspace(Forward::State& state) {
   allocate_streams(state.work, device, config, rows);
   allocate_attention(state.work, memory, config, state.layout, rows, state.options.score_entries_max);
   allocate_experts(state.work, memory, config, rows);
-  allocate_engram(state.work, device, config, rows);
+  allocate_engram(state.work, device, config, rows, state.reads_tables());
   if (state.has_draft()) allocate_draft(state.work, device, config, rows, sequences, draft_rows);
   const int64_t head_rows = std::max(state.options.logits_rows_max, draft_rows);
   state.work.final_rows = Buffer<bf16>(memory, head_rows * config.hidden);
