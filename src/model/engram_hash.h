@@ -42,4 +42,11 @@ class DeviceHasher {
   Buffer<int64_t> multipliers_, primes_, offsets_;
 };
 
+// Where the step's rows of an Engram table stand in Workspace::engram_bytes: [rows, rows_per_token] codes, then scales.
+// All of a step's stand together, so that one copy brings them.
+struct EngramPlaces {
+  int64_t codes = 0, scales = 0, end = 0;
+};
+EngramPlaces engram_places_of(const EngramConfig& engram, int64_t num_rows, int table);
+
 }  // namespace deepinfer

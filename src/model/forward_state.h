@@ -186,17 +186,13 @@ Buffer<T> constant_buffer(Device& device, std::span<const T> values) {
 void run_attention(Forward::State& state, int layer);
 Status run_experts(Forward::State& state, int layer, int64_t num_rows, const uint8_t* is_image);
 
-// Where the step's rows of an Engram table stand in Workspace::engram_bytes: [rows, rows_per_token] codes, then scales.
-// All of a step's stand together, so that one copy brings them.
-struct EngramPlaces {
-  int64_t codes = 0, scales = 0, end = 0;
-};
-EngramPlaces engram_places_of(const EngramConfig& engram, int64_t num_rows, int table);
 struct EngramRows {
   uint8_t* codes = nullptr;
   uint8_t* scales = nullptr;
 };
 EngramRows engram_rows_of(Forward::State& state, int table);
+Status hash_engram_rows(Forward::State& state, const RowBatch& batch);
+Status bring_engram_rows(Forward::State& state);
 
 // Entries of one row of index scores: on a device a step of a size, so that steps of a shape are alike as they grow.
 int64_t score_width(const Forward::State& state, int64_t max_visible);
