@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The CUDA rows of builds without CUDA: none. In builds with it kernels/<op>/cuda/ defines them.
 #include "kernels/kernel_table.h"
+#include "kernels/linear/yardstick.h"
 #include "kernels/vision_activation/vision_activation.h"
 #include "kernels/vision_attention/vision_attention.h"
 #include "kernels/vision_rope/vision_rope.h"
@@ -39,5 +40,7 @@ extern const Launch<VisionAttentionParams> kVisionAttentionCuda = nullptr;
 extern const Launch<GatedSiluParams> kGatedSiluCuda = nullptr;
 extern const Launch<GeluParams> kGeluCuda = nullptr;
 extern const Launch<ResidualParams> kResidualCuda = nullptr;
+
+std::unique_ptr<LibraryProduct> open_library_product(Device&, const LibraryProductShape&) { return nullptr; }
 
 }  // namespace deepinfer

@@ -9,6 +9,7 @@
 #include "base/bench.h"
 #include "base/philox.h"
 #include "kernels/kernel_table.h"
+#include "kernels/linear/yardstick.h"
 
 namespace deepinfer {
 namespace {
@@ -86,6 +87,46 @@ class DeviceBench {
     report_.add({.name = "copy 2 GiB", .value = copy_ * 1e-9, .unit = "GB/s"});
   }
 
+  // Products of the vendor's library in the same run: rates that rows of products are held against.
+  void measure_library() {
+    struct Case {
+      bool is_fp8;
+      int64_t rows, out, in;
+    };
+    for (const Case& c : {Case{false, 8192, 8192, 8192}, Case{true, 8192, 8192, 8192}, Case{false, 4096, 32768, 1280},
+                          Case{false, 4096, 5120, 8192}, Case{true, 4096, 32768, 1280}, Case{true, 4096, 5120, 8192}}) {
+      const auto product = open_library_product(device_, {c.is_fp8, c.rows, c.out, c.in});
+      if (!product) {
+        report_.add({.name = "library product", .note = "libcublasLt.so.13 not found"});
+        return;
+      }
+      const Buffer<uint8_t> x = bytes(2 * c.rows * c.in), w = bytes(2 * c.out * c.in);
+      Buffer<bf16> y(device_.memory(), c.rows * c.out);
+      const double time = seconds(8, [&](int) { product->launch(x.data(), w.data(), y.data()); });
+      const double rate =
+          2.0 * static_cast<double>(c.rows) * static_cast<double>(c.out) * static_cast<double>(c.in) / time;
+      double& most = c.is_fp8 ? library_fp8_ : library_bf16_;
+      most = std::max(most, rate);
+      report_.add({.name = fmt::format("library {} {}x{} M={}", c.is_fp8 ? "fp8" : "bf16", c.out, c.in, c.rows),
+                   .value = rate * 1e-12,
+                   .unit = "TFLOP/s"});
+    }
+  }
+
+  // A product against both of its bounds: bytes at the copy's speed and operations at the library's bf16 rate.
+  void add_product(const std::string& name, double time, const Cost& cost) {
+    const double bytes = cost.bytes_read + cost.bytes_written;
+    const double bound = std::max(bytes / copy_, library_bf16_ > 0 ? cost.flops / library_bf16_ : 0);
+    const bool is_bytes = bound <= bytes / copy_;
+    report_.add({.name = name + suffix_,
+                 .value = time * 1e6,
+                 .unit = "us",
+                 .ceiling = bound * 1e6,
+                 .ceiling_name = is_bytes ? "bytes at the copy's speed" : "library bf16",
+                 .note = fmt::format("{:.1f} GB/s, {:.2f} TFLOP/s: {:.1f} % of the bound", bytes / time * 1e-9,
+                                     cost.flops / time * 1e-12, 100 * bound / time)});
+  }
+
   void add(const std::string& name, double time, const Cost& cost) {
     const double read = (cost.bytes_read + cost.bytes_written) / time;
     report_.add({.name = name + suffix_,
@@ -115,7 +156,7 @@ class DeviceBench {
                           .out = {y.data(), {rows, out}}};
     };
     const double time = seconds(count, [&](int i) { kernels_.linear(context(), params(i)); });
-    add(fmt::format("{} {}x{} M={}", name, out, in, rows), time, estimate(params(0)));
+    add_product(fmt::format("{} {}x{} M={}", name, out, in, rows), time, estimate(params(0)));
   }
 
   void experts(int64_t num_experts, int64_t rows_each) {
@@ -139,9 +180,9 @@ class DeviceBench {
                          .begin = {begin_on_device.data(), {num_experts + 1}},
                          .swiglu_limit = 10,
                          .out = {y.data(), {rows, kHidden}}};
-    const double time = seconds(1, [&](int) { kernels_.experts(context(), params); });
+    const double time = seconds(4, [&](int) { kernels_.experts(context(), params); });
     params.begin = {begin.data(), {num_experts + 1}};
-    add(fmt::format("experts fp4, {} experts, {} rows each", num_experts, rows_each), time, estimate(params));
+    add_product(fmt::format("experts fp4, {} experts, {} rows each", num_experts, rows_each), time, estimate(params));
   }
 
   // Decode: every token of another lane, 128 window rows and 512 selected entries.
@@ -244,7 +285,7 @@ class DeviceBench {
   BenchReport& report_;
   Scratch scratch_;
   Buffer<uint8_t> pattern_;
-  double copy_ = 0;
+  double copy_ = 0, library_bf16_ = 0, library_fp8_ = 0;
 };
 
 // Exact rows are bound by fp32 arithmetic from a few rows on, so their long cases would only cost time.
@@ -258,7 +299,10 @@ void products(DeviceBench& bench, bool quick) {
     bench.linear("wo_b fp8", 1, 5120, 8192, 1, rows);
     if (rows <= 64) bench.linear("head bf16", 0, 129280, 5120, 1, rows);
   }
-  for (const int64_t rows : {1, 4, 40, 256}) bench.experts(quick ? 2 : 7, rows);
+  for (const int64_t rows : {1, 4, 40, 256, 4096}) {
+    if (bench.is_exact() && rows > 256) break;
+    bench.experts(quick ? 2 : 7, rows);
+  }
 }
 
 }  // namespace
@@ -273,10 +317,13 @@ Status bench_device(const BenchOptions& options, BenchReport& report) {
   ASSIGN_OR_RETURN(const KernelTable tensor, KernelTable::resolve({.backend = Backend::kCuda, .is_exact = false}));
   DeviceBench bench(*device.value(), report);
   bench.measure_copy();
+  bench.measure_library();
   for (const KernelTable* kernels : {&exact, &tensor}) {
+    if (kernels == &exact && options.extra.contains("products")) continue;
     bench.use(*kernels, kernels == &exact ? "" : ", tensor cores");
     products(bench, options.quick);
   }
+  if (options.extra.contains("products")) return device.value()->wait();  // --set products=1: these alone
   bench.use(exact, "");
   for (const int64_t tokens : {1, 8, 64, 512}) bench.attention(tokens);
   for (const int64_t entries : {65536, 262144}) bench.selection(1, entries);

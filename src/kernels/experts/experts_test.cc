@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/experts/experts.h"
 
+#include <cstring>
 #include <set>
 
 #include "kernels/op_cases.h"
@@ -52,28 +53,75 @@ TEST(Experts, EqualTheGoldenOnesWithAndWithoutClampAndWeight) {
   }
 }
 
-TEST(Experts, EveryRowEqualsTheReferenceWithUnevenLoads) {
-  Rng rng(81);
-  const int64_t hidden = 96, inner = 160, tokens = 13;
+struct OwnedExperts {
   std::vector<OwnedWeights> owned;
-  std::vector<ExpertMatrices> experts(4);
-  for (int e = 0; e < 4; ++e)
-    for (int m = 0; m < 3; ++m) owned.push_back(random_fp4(rng, m == 2 ? hidden : inner, m == 2 ? inner : hidden));
-  for (size_t e = 0; e < 4; ++e) experts[e] = {owned[3 * e].fp4, owned[3 * e + 1].fp4, owned[3 * e + 2].fp4};
-  const auto x = random_bf16(rng, tokens * hidden, 1.f);
-  const std::vector<int32_t> begin = {0, 1, 1, 12, 19};
-  std::vector<int32_t> token;
-  for (int a = 0; a < 19; ++a) token.push_back(static_cast<int32_t>(rng.below(tokens)));
-  const auto weight = random_f32(rng, 19, 1.f);
-  expect_rows_agree(experts_rows(), std::vector<bf16>(19 * hidden), [&](auto& y) {
-    return ExpertsParams{.x = {x.data(), {tokens, hidden}},
-                         .experts = experts,
-                         .begin = {begin.data(), {5}},
-                         .token = {token.data(), {19}},
-                         .weight = {weight.data(), {19}},
-                         .swiglu_limit = 2.f,
-                         .out = {y.data(), {19, hidden}}};
-  });
+  std::vector<ExpertMatrices> matrices;
+  OwnedExperts(Rng& rng, size_t count, int64_t hidden, int64_t inner, bool is_fp4) : matrices(count) {
+    for (size_t i = 0; i < 3 * count; ++i) {
+      const int64_t out = i % 3 == 2 ? hidden : inner, in = i % 3 == 2 ? inner : hidden;
+      owned.push_back(is_fp4 ? random_fp4(rng, out, in) : random_fp8(rng, out, in));
+    }
+    const auto weight = [&](size_t i) { return is_fp4 ? WeightMatrix(owned[i].fp4) : WeightMatrix(owned[i].fp8); };
+    for (size_t e = 0; e < count; ++e) matrices[e] = {weight(3 * e), weight(3 * e + 1), weight(3 * e + 2)};
+  }
+};
+
+TEST(Experts, EveryRowEqualsTheReferenceWithUnevenLoads) {
+  struct Case {
+    int64_t hidden, inner, tokens;
+    std::vector<int32_t> begin;
+    bool is_fp4;
+  };
+  // Narrow widths, and some that tensor cores take in whole tiles, with rows for every kernel there is.
+  for (const Case& c : {Case{96, 160, 13, {0, 1, 1, 12, 19}, true}, Case{512, 256, 7, {0, 1, 1, 7, 12}, true},
+                        Case{512, 256, 40, {0, 1, 1, 30, 41}, true}, Case{256, 512, 40, {0, 70, 70, 71, 300}, true},
+                        Case{512, 256, 5, {0, 5, 5, 6, 9}, false}, Case{256, 256, 40, {0, 70, 70, 71, 300}, false}}) {
+    Rng rng(81);
+    const OwnedExperts experts(rng, 4, c.hidden, c.inner, c.is_fp4);
+    const auto x = random_bf16(rng, c.tokens * c.hidden, 1.f);
+    const int64_t assignments = c.begin.back();
+    std::vector<int32_t> token;
+    for (int64_t a = 0; a < assignments; ++a) token.push_back(static_cast<int32_t>(rng.below(c.tokens)));
+    const auto weight = random_f32(rng, assignments, 1.f);
+    SCOPED_TRACE(std::to_string(c.hidden) + " x " + std::to_string(c.inner) + ", " + std::to_string(assignments));
+    expect_rows_agree(experts_rows(), std::vector<bf16>(static_cast<size_t>(assignments * c.hidden)), [&](auto& y) {
+      return ExpertsParams{.x = {x.data(), {c.tokens, c.hidden}},
+                           .experts = experts.matrices,
+                           .begin = {c.begin.data(), {5}},
+                           .token = {token.data(), {assignments}},
+                           .weight = {weight.data(), {assignments}},
+                           .swiglu_limit = 2.f,
+                           .out = {y.data(), {assignments, c.hidden}}};
+    });
+  }
+}
+
+// A row's result depends neither on the rows computed with it nor on the kernel that their number chooses.
+TEST(Experts, ARowIsTheSameInBatchesOfAnySize) {
+  const int64_t hidden = 512, inner = 256, rows = 400;
+  for (const size_t count : {size_t{1}, size_t{3}}) {
+    for (const bool is_fp4 : {true, false}) {
+      Rng rng(84);
+      const OwnedExperts experts(rng, count, hidden, inner, is_fp4);
+      const auto x = random_bf16(rng, rows * hidden, 1.f);
+      on_every_row<ExpertsParams>(experts_rows(), [&](const auto& row, const ExecutionContext& context) {
+        std::vector<bf16> batch(static_cast<size_t>(rows * hidden)), part(batch.size());
+        const auto run = [&](int64_t first, int64_t size,
+                             std::vector<bf16>& y) {  // all of them rows of the last expert
+          std::vector<int32_t> begin(count + 1, 0);
+          begin[count] = static_cast<int32_t>(size);
+          row.launch(context, {.x = {x.data() + first * hidden, {size, hidden}},
+                               .experts = experts.matrices,
+                               .begin = {begin.data(), {static_cast<int64_t>(count) + 1}},
+                               .swiglu_limit = 2.f,
+                               .out = {y.data() + first * hidden, {size, hidden}}});
+        };
+        run(0, rows, batch);
+        run(0, 1, part), run(1, 7, part), run(8, 33, part), run(41, 359, part);
+        EXPECT_EQ(std::memcmp(batch.data(), part.data(), batch.size() * sizeof(bf16)), 0);
+      });
+    }
+  }
 }
 
 TEST(ExpertPlan, SortsByExpertAndKeepsTokensInOrder) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // experts_cuda.cu on tensor cores.
 #include "kernels/experts/cuda/expert_table.cuh"
+#include "kernels/experts/cuda/experts_tensor.h"
 #include "kernels/linear/cuda/tensor_activations.cuh"
+#include "kernels/linear/cuda/warpgroup_product.cuh"
 
 namespace deepinfer {
 namespace {
@@ -102,7 +104,6 @@ void launch_experts(const ExecutionContext& context, const TensorExperts<kMax>& 
 
 template <size_t kMax>
 void run_experts(const ExecutionContext& context, const ExpertsParams& p) {
-  const Scratch::Frame frame(*context.scratch);
   TensorExperts<kMax> a{};
   a.for_fp4 = fill_expert_table(p, a.table);
   const int64_t padded = tensor_padded(a.table.hidden), num_experts = static_cast<int64_t>(p.experts.size());
@@ -113,16 +114,35 @@ void run_experts(const ExecutionContext& context, const ExpertsParams& p) {
                             1);
   if (a.for_fp4) launch_experts<WeightKind::kFp4>(context, a, num_experts, p.x.size[0]);
   else launch_experts<WeightKind::kFp8>(context, a, num_experts, p.x.size[0]);
-  context.device->launched("experts");
 }
 
-void experts_tensor_cuda(const ExecutionContext& context, const ExpertsParams& p) {
-  if (p.out.num_elements() == 0 || p.x.size[0] == 0) return;
+// Experts of any widths.
+void experts_tiles(const ExecutionContext& context, const ExpertsParams& p) {
   if (p.experts.size() == 1) run_experts<1>(context, p);
   else run_experts<kExpertsMax>(context, p);
 }
 
+void experts_tensor_cuda(const ExecutionContext& context, const ExpertsParams& p) {
+  if (p.out.num_elements() == 0 || p.x.size[0] == 0) return;
+  const Scratch::Frame frame(*context.scratch);
+  if (!fit_warpgroups(p)) experts_tiles(context, p);
+  else if (p.x.size[0] <= kNarrowRows) experts_narrow(context, p);
+  else experts_wide(context, p);
+  context.device->launched("experts");
+}
+
 }  // namespace
+
+bool fit_warpgroups(const ExpertsParams& p) {
+  const auto fits = [](const WeightMatrix& w) {
+    const DeviceMatrix m = std::visit([](const auto& matrix) { return device_matrix(matrix); }, w);
+    return !m.codes || (m.in % 256 == 0 && reinterpret_cast<uintptr_t>(m.codes) % 16 == 0 &&
+                        reinterpret_cast<uintptr_t>(m.scales) % 8 == 0);
+  };
+  return kHasWarpgroups && p.experts.size() <= kExpertsMax && std::all_of(p.experts.begin(), p.experts.end(), [&](const ExpertMatrices& e) {
+           return fits(e.w1) && fits(e.w3) && fits(e.w2);
+         });
+}
 
 extern const Launch<ExpertsParams> kExpertsTensorCuda = experts_tensor_cuda;
 

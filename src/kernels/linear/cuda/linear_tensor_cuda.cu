@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/linear/cuda/activations.cuh"
+#include "kernels/linear/cuda/linear_tensor.h"
 #include "kernels/linear/cuda/tensor_activations.cuh"
 #include "kernels/linear/linear.h"
 
@@ -64,10 +65,9 @@ void launch_linear(const ExecutionContext& context, const TensorLinear& a) {
   launch_tiles<kKind, 4, 1, 64>(context, a);
 }
 
-void linear_tensor_cuda(const ExecutionContext& context, const LinearParams& p) {
+// Any matrix.
+void linear_tiles(const ExecutionContext& context, const LinearParams& p) {
   const int64_t rows = p.x.size[0], in = num_inputs(p.weight), padded = tensor_padded(in);
-  if (rows == 0) return;
-  const Scratch::Frame frame(*context.scratch);
   const bool is_fp4 = std::holds_alternative<Fp4Matrix>(p.weight);
   bf16* x = context.scratch->take<bf16>(rows * p.num_groups * padded);
   launch_tensor_activations(context, {p.x.data, p.x.stride[0], in, padded, p.round_activation, is_fp4, x}, rows,
@@ -83,6 +83,14 @@ void linear_tensor_cuda(const ExecutionContext& context, const LinearParams& p) 
   if (is_fp4) launch_linear<WeightKind::kFp4>(context, a);
   else if (std::holds_alternative<Fp8Matrix>(p.weight)) launch_linear<WeightKind::kFp8>(context, a);
   else launch_linear<WeightKind::kBf16>(context, a);
+}
+
+void linear_tensor_cuda(const ExecutionContext& context, const LinearParams& p) {
+  if (p.x.size[0] == 0) return;
+  const Scratch::Frame frame(*context.scratch);
+  if (!fits_warpgroups(p)) linear_tiles(context, p);
+  else if (fits_narrow(p)) linear_narrow(context, p);
+  else linear_wide(context, p);
   context.device->launched("linear");
 }
 
