@@ -148,6 +148,7 @@ class Rank {
     const Work work =
         work_of(config, engine_.state().roles.num_encoder_layers, {rows, static_cast<double>(config.window), 1, 0},
                 static_cast<double>(config.window + config.index_top_k));
+    prefill_seconds_ = seconds / rows;
     add(fmt::format("prefill, {} tokens in chunks of {}", num_tokens, chunk()), seconds, rows, work);
     return {};
   }
@@ -156,7 +157,8 @@ class Rank {
     for (const int64_t count : {1, 4, 16, 32})
       if (count < requests()) TRY(decode(count));
     for (const int64_t length : {512, 2048, 32768})
-      if (length <= engine_.options().context_max - 128) TRY(prefill(length));
+      if (length <= engine_.options().context_max - 128 && static_cast<double>(length) * prefill_seconds_ < 8)
+        TRY(prefill(length));
     return {};
   }
   int64_t requests() const { return setting(options_, "requests", 60); }
@@ -209,6 +211,7 @@ class Rank {
   BenchReport& report_;
   std::vector<BlockTable> blocks_;
   uint64_t step_ = 0;
+  double prefill_seconds_ = 0;  // a token's, as measured last
 };
 
 }  // namespace

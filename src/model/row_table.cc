@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/compressor/compressor.h"
+
 namespace deepinfer {
 
 RowTable::RowTable(const CacheLayout& layout, int64_t rows_max, StagedTables& tables)
@@ -195,7 +197,8 @@ void GroupTable::pad(const RowTable& rows) {
   for (; num_groups_ < num_table_rows_; ++num_groups_) {
     const int64_t g = num_groups_;
     lane_[g] = rows.sequence(0).lane;
-    last_row_[g] = last_position_[g] = first_position_[g] = 0;
+    last_row_[g] = first_position_[g] = 0;
+    last_position_[g] = kCompressRatioMax - 1;  // what stands before it in the tail are slots, too
     num_rows_[g] = 1;
     global_offset_[g] = index_offset_[g] = kSkipRow;
   }

@@ -94,6 +94,7 @@ TEST(RowTable, PaddingSeesItselfAloneAndLeavesNothingBehind) {
   ASSERT_EQ(groups.num_groups(), 5);
   for (const int64_t group : {2, 3, 4}) {
     EXPECT_EQ(groups.global_offsets()(group), kSkipRow);
+    EXPECT_GE(groups.last_positions()(group), 1);  // the row before it in a group of two has a slot
     EXPECT_EQ(groups.index_offsets()(group), kSkipRow);
   }
 }
