@@ -60,7 +60,7 @@ def ours(program, conf, seconds):
     command = [program, "store", "bench", "--rados", conf + ":kv", "--block-bytes", str(OBJECT // 32), "--seconds", str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True)
     if not done.stdout.strip():
-        raise RuntimeError(done.stderr)
+        raise RuntimeError(f"store bench ended with {done.returncode}: {done.stderr}")
     return json.loads(done.stdout)
 
 
@@ -98,12 +98,13 @@ def main():
     options.add_argument("program")
     options.add_argument("--csv")
     options.add_argument("--seconds", type=int, default=10)
+    options.add_argument("--conf", help="of a cluster that scripts/ceph_test_cluster started; it stays")
     a = options.parse_args()
     cluster = str(ROOT / "scripts/ceph_test_cluster")
     folder = tempfile.mkdtemp() + "/ceph"
     rows = []
     try:
-        conf = subprocess.run([cluster, "start", folder], check=True, capture_output=True, text=True).stdout.split()[-1]
+        conf = a.conf or subprocess.run([cluster, "start", folder], check=True, capture_output=True, text=True).stdout.split()[-1]
         make_pool(conf)
         pool = Pool(conf, "ec")
         pool.fill()
@@ -114,7 +115,8 @@ def main():
             print(name, "rados driver:", json.dumps(own), "EC pool:", json.dumps(peer), flush=True)
             rows.append((name, own, peer))
     finally:
-        subprocess.run([cluster, "stop", folder], check=False)
+        if not a.conf:
+            subprocess.run([cluster, "stop", folder], check=False)
     if a.csv:
         with open(a.csv, "w") as out:
             out.write("# bench/peers/ceph_ec.py build/release/bin/deepinfer --csv %s | 12 OSDs on this machine | 1 thread\n" % a.csv)
