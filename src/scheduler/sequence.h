@@ -62,6 +62,7 @@ struct SequenceRecord {
   std::string store_reason;                         // why the store's part ended; empty: it was not asked
   int64_t num_blocks_max = 0;                       // most blocks it held
   int64_t num_kv_bytes = 0;                         // of these blocks and of its lane
+  std::vector<BlockKey> block_keys;                 // of prompt and output, as far as blocks were published
 };
 
 // Where a preempted sequence's state waits.

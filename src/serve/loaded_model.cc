@@ -23,7 +23,10 @@ Result<LoadedModel> load_model(const std::string& name, const ExpertMemory& expe
 }
 
 std::string state_revision(const Engine& engine, const std::string& revision) {
-  const std::string text = revision + '\n' + engine.state_layout() + '\n' + engine.describe_kernels();
+  const Target& target = engine.options().target;
+  const bool is_exact = target.is_exact || target.backend == Backend::kCpu || target.backend == Backend::kRef;
+  const std::string kernels = is_exact ? "those of the reference" : engine.describe_kernels();
+  const std::string text = revision + '\n' + engine.state_layout() + '\n' + kernels;
   return to_hex(sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
 }
 

@@ -27,8 +27,10 @@ struct LoadedModel {
 // `name`: a checkpoint folder, or "mini".
 Result<LoadedModel> load_model(const std::string& name, const ExpertMemory& experts = {});
 
-// Names all that decides what blocks and states of this engine mean: checkpoint and program (`revision`), layout,
-// kernels. Bytes of another name are never taken for its own.
+// Names all that decides what blocks and states of this engine mean: checkpoint and program (`revision`), layout, and
+// kernels that sum in an order of their own. The others all give the reference's bits: no CPU level is in the name, so
+// a restart on a machine that measures another one as the fastest finds what it stored. Bytes of another name are never
+// taken for its own.
 std::string state_revision(const Engine& engine, const std::string& revision);
 
 }  // namespace deepinfer

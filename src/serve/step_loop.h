@@ -109,7 +109,7 @@ class StepLoop final : public TokenSource {
   Status finish_fetches();
   Result<int64_t> adopt(const StoreFetch& fetch);
   Status save_published();
-  void save_tails(const Live& live);
+  void save_tails(const Live& live, std::span<const BlockKey> keys);
   void pin_prompt(const Live& live);
   Status hand_over(const StateMove& move);
   void resume_behind(StoreFetch& fetch, LoopRequest& request);

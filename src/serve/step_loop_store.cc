@@ -145,14 +145,11 @@ Status StepLoop::save_published() {
 // At the end of an agent's turn, the last windows kept of its prompt and of all of it: the next turn goes on behind one
 // of them, behind the prompt where a client sends the answer back changed. Records are large, so nobody else's are
 // written.
-void StepLoop::save_tails(const Live& live) {
+void StepLoop::save_tails(const Live& live, std::span<const BlockKey> keys) {
   const SequenceRequest& request = live.request.sequence;
   if (!options_.store || live.request.ttl_class != TtlClass::kAgent || !cache_.tails().is_on()) return;
-  BlockKeyChain chain({request.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
-  std::vector<TokenId> tokens = request.prompt;
-  tokens.insert(tokens.end(), live.output.begin(), live.output.end());
-  const std::vector<BlockKey>& keys = chain.extend(tokens, request.media);
-  const auto num_prompt_blocks = static_cast<int64_t>(request.prompt.size()) / kBlockTokens;
+  const int64_t num_prompt_blocks =
+      std::min(static_cast<int64_t>(request.prompt.size()) / kBlockTokens, static_cast<int64_t>(keys.size()));
   for (const Range blocks : {Range{0, num_prompt_blocks}, Range{num_prompt_blocks, static_cast<int64_t>(keys.size())}})
     for (int64_t n = blocks.end; n > blocks.begin; --n) {
       const BlockKey& key = keys[static_cast<size_t>(n - 1)];

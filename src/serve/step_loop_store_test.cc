@@ -115,6 +115,20 @@ TEST_F(StepLoopStore, AnotherModelRevisionNeverHits) {
   EXPECT_EQ(output.record.store_reason, "never_stored");
 }
 
+// Which level is the fastest is measured at start and may differ from run to run; the bits do not.
+TEST_F(StepLoopStore, ARestartAtAnotherKernelLevelFindsWhatItStored) {
+  const auto run_at = [this](CpuLevel level) {
+    EngineOptions engine = loop_engine_options();
+    engine.target.level = level;
+    const std::string revision = state_revision(LoopRun(loop_test_options(), engine).engine(), "checkpoint");
+    return StoredRun(folder, revision, engine).run(exact_request(8));
+  };
+  const LoopOutput first = run_at(machine_cpu_level()), second = run_at(CpuLevel::kAvx2);
+  EXPECT_EQ(first.record.num_store_tokens, 0);
+  EXPECT_EQ(second.record.num_store_tokens, 640);
+  EXPECT_EQ(second.tokens, first.tokens);
+}
+
 // The windows at the end of an agent's turn outlive the service, so that its next turn runs nothing again; a chat's are
 // not written. Both say their class on disk, where it decides how long they live.
 TEST_F(StepLoopStore, AnAgentsNextTurnGoesOnBehindAStoredTailAfterARestart) {

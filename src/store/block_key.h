@@ -11,6 +11,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -52,6 +53,7 @@ class BlockKeyChain {
   // the whole sequence from position 0 on; blocks that were keyed in an earlier call are not hashed again.
   const std::vector<BlockKey>& extend(std::span<const TokenId> tokens, std::span<const MediaSpan> media = {});
   const std::vector<BlockKey>& keys() const { return keys_; }
+  std::vector<BlockKey> take_keys() { return std::exchange(keys_, {}); }  // the chain begins anew
   void reserve(int64_t num_tokens) { keys_.reserve(static_cast<size_t>(num_tokens / kBlockKeyTokens)); }
 
  private:
