@@ -80,8 +80,23 @@ double StepTime::chunk_ns(const ChunkShape& chunk) const {
   return n * (b + d * c + e * n) + w * static_cast<double>(chunk.num_decoder_tokens());
 }
 
+double StepTime::prompt_ns(const ChunkShape& prompt, int64_t rows_max) const {
+  const double num_full = static_cast<double>(prompt.num_tokens / rows_max), rows = static_cast<double>(rows_max);
+  const ChunkShape rest{prompt.num_tokens % rows_max, prompt.context + prompt.num_tokens - prompt.num_tokens % rows_max,
+                        prompt.decoder_begin};
+  const int64_t num_decoder = prompt.num_decoder_tokens() - rest.num_decoder_tokens();
+  const double mean_context = static_cast<double>(prompt.context) + rows * (num_full - 1) / 2;  // of the full chunks
+  return num_full * rows * (b + d * mean_context + e * rows) + w * static_cast<double>(num_decoder) + chunk_ns(rest);
+}
+
 int64_t StepTime::predict_ns(const StepShape& shape) const {
   return static_cast<int64_t>(std::llround(dot(coefficients(*this), terms_of(shape))));
+}
+
+StepTime StepTime::scaled(double factor) const {
+  Terms x = coefficients(*this);
+  for (double& term : x) term *= factor;
+  return step_time(x);
 }
 
 // By halving: the curve rises with n, and has a kink where the decoder begins.
@@ -117,7 +132,7 @@ StepTimeFit::StepTimeFit(StepTime profile, Options options)
 
 void StepTimeFit::add(const StepShape& shape, int64_t measured_ns) {
   const double measured = static_cast<double>(measured_ns);
-  const double predicted = static_cast<double>(curve_.predict_ns(shape));
+  const double predicted = static_cast<double>(predict_ns(shape));
   if (measured <= 0) return;
   const double error = std::min(1.0, std::abs(predicted - measured) / measured);
   const size_t place = static_cast<size_t>(num_errors_++ % options_.error_window);
@@ -127,7 +142,10 @@ void StepTimeFit::add(const StepShape& shape, int64_t measured_ns) {
   // that has only itself to go by sets nothing aside before it has proved good.
   const double ratio = predicted > 0 ? measured / predicted : 1.0;
   const bool judges = has_profile_ || is_trusted();
-  if (judges && (ratio > options_.outlier_ratio || ratio * options_.outlier_ratio < 1)) {
+  const bool is_outlier = judges && (ratio > options_.outlier_ratio || ratio * options_.outlier_ratio < 1);
+  if (!is_outlier || was_outlier_) follow(ratio);  // one stall says nothing about the next step, two may
+  was_outlier_ = is_outlier;
+  if (is_outlier) {
     ++num_outliers_;
     return;
   }
@@ -136,6 +154,12 @@ void StepTimeFit::add(const StepShape& shape, int64_t measured_ns) {
   for (double& x : moment_) x *= options_.forget;
   accumulate(gram_, moment_, terms_of(shape), measured);
   if (++num_samples_ % options_.refit_period == 0) refit();
+}
+
+void StepTimeFit::follow(double ratio) {
+  if (!has_profile_ && !is_trusted()) return;  // the curve itself still moves from refit to refit
+  const double said = std::clamp(ratio, 1 / options_.level_ratio, options_.level_ratio);
+  level_ = std::clamp(level_ * (1 + options_.level_weight * (said - 1)), 1 / options_.level_max, options_.level_max);
 }
 
 void StepTimeFit::refit() {

@@ -54,6 +54,9 @@ struct StepTime {
   int64_t predict_ns(const StepShape& shape) const;
   // Time that one more chunk adds to a step.
   double chunk_ns(const ChunkShape& chunk) const;
+  // Of a prompt that comes in chunks of at most `rows_max` tokens, one behind the other.
+  double prompt_ns(const ChunkShape& prompt, int64_t rows_max) const;
+  StepTime scaled(double factor) const;  // every coefficient
   // Largest n with used_ns + the time of n tokens at `place` <= budget_ns, at most n_max; 0 when not even one token
   // fits. `used_ns` includes a; place.num_tokens is not read. Exact: n fits and n + 1 does not (or n = n_max).
   int64_t largest_chunk(double used_ns, double budget_ns, ChunkShape place, int64_t n_max) const;
@@ -69,6 +72,9 @@ StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prio
 // Online refit: exponentially forgetting normal equations, bounded distance from the profiled curve. A term that
 // samples say little about stays where the profile has it. A term that is zero in the profile (it was not measured, or
 // vanished in its noise) is what the samples say, and so is all of a curve without a profile.
+//
+// Beside it a level: how much longer than the curve says steps take just now. It follows within a few steps what no
+// shape tells: what the caches hold, who else uses the machine, how warm it is. Predictions are curve times level.
 class StepTimeFit {
  public:
   struct Options {
@@ -79,6 +85,9 @@ class StepTimeFit {
     int64_t refit_period = 16;   // samples between refits
     int64_t error_window = 20;   // samples of the error guard
     double error_max = 0.10;     // mean |relative error| beyond which the curve is not trusted
+    double level_weight = 0.4;   // of the last step
+    double level_ratio = 1.5;    // a step says at most so much more or less than the level before it
+    double level_max = 2.0;      // and at least its inverse
   };
 
   explicit StepTimeFit(StepTime profile) : StepTimeFit(profile, Options{}) {}
@@ -86,6 +95,8 @@ class StepTimeFit {
   void add(const StepShape& shape, int64_t measured_ns);
   void add(const StepSample& sample) { add(sample.shape, sample.measured_ns); }
   const StepTime& curve() const { return curve_; }
+  StepTime curve_now() const { return curve_.scaled(level_); }
+  int64_t predict_ns(const StepShape& shape) const { return curve_now().predict_ns(shape); }
   // False when recent predictions are off by more than error_max, or none could be made yet: callers fall back to a
   // token budget.
   bool is_trusted() const;
@@ -96,8 +107,11 @@ class StepTimeFit {
 
  private:
   void refit();
+  void follow(double ratio);
 
   StepTime profile_, curve_;
+  double level_ = 1;
+  bool was_outlier_ = false;  // the last sample
   bool has_profile_;
   Options options_;
   std::array<Terms, kNumTerms> gram_{};  // forgetting sum of weighted outer products

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/philox.h"
@@ -62,6 +63,19 @@ TEST(StepTime, LargestChunkFitsAndOneMoreDoesNot) {
   }
 }
 
+TEST(StepTime, APromptTakesWhatItsChunksTake) {
+  Rng rng(17);
+  for (int i = 0; i < 200; ++i) {
+    const auto num_tokens = static_cast<int64_t>(1 + rng.below(5000)), context = static_cast<int64_t>(rng.below(9000)),
+               rows_max = static_cast<int64_t>(1 + rng.below(700));
+    const int64_t decoder_begin = context + static_cast<int64_t>(rng.below(6000));
+    double sum = 0;
+    for (int64_t done = 0; done < num_tokens; done += rows_max)
+      sum += kTruth.chunk_ns({std::min(rows_max, num_tokens - done), context + done, decoder_begin});
+    EXPECT_NEAR(kTruth.prompt_ns({num_tokens, context, decoder_begin}, rows_max), sum, 1e-9 * sum);
+  }
+}
+
 TEST(StepTime, FitRecoversASyntheticCurveFromNoisySamples) {
   Rng rng(11);
   std::vector<StepSample> samples;
@@ -96,6 +110,19 @@ TEST(StepTimeFit, WithoutAProfileLearnsFromStepsAloneAndIsTrustedWhenItPredictsT
   EXPECT_LT(mean_error(fit.curve(), kTruth, 4), 0.03);
 }
 
+// Another program takes half the machine for a while. The fit over a thousand steps does not care, the level does.
+TEST(StepTimeFit, FollowsASlowStretchWithinAFewStepsAndForgetsItAgain) {
+  StepTimeFit fit(kTruth);
+  Rng rng(13);
+  StepTime slower = kTruth.scaled(1.6);
+  for (int i = 0; i < 100; ++i) fit.add(noisy_sample(rng, kTruth, 0.02));
+  for (int i = 0; i < 8; ++i) fit.add(noisy_sample(rng, slower, 0.02));
+  EXPECT_LT(mean_error(fit.curve_now(), slower, 6), 0.05);
+  EXPECT_LT(mean_error(fit.curve(), kTruth, 6), 0.08);
+  for (int i = 0; i < 8; ++i) fit.add(noisy_sample(rng, kTruth, 0.02));
+  EXPECT_LT(mean_error(fit.curve_now(), kTruth, 6), 0.05);
+}
+
 // A bad sample, whatever it is, never makes the curve fall with more work.
 TEST(StepTimeFit, StaysMonotoneWhateverIsMeasured) {
   for (const StepTime& profile : {kTruth, StepTime{}}) {
@@ -108,7 +135,7 @@ TEST(StepTimeFit, StaysMonotoneWhateverIsMeasured) {
                                : kind == 2 ? INT64_MAX / 2
                                            : static_cast<int64_t>(rng.below(2'000'000'000));
       fit.add(random_shape(rng), measured);
-      const StepTime& c = fit.curve();
+      const StepTime c = rng.below(2) ? fit.curve() : fit.curve_now();
       for (const double x : {c.a, c.b, c.w, c.d, c.e, c.k, c.v, c.s, c.p}) ASSERT_TRUE(std::isfinite(x) && x >= 0);
     }
   }

@@ -31,11 +31,13 @@ class StepExecutor {
 
  private:
   void run();
+  bool wait_until(std::unique_lock<std::mutex>& lock, uint64_t num_run, std::optional<int64_t> timeout_ns = {});
 
   std::mutex mutex_;  // guards what stands below, up to thread_
   std::condition_variable wake_, done_;
   std::vector<std::function<void()>> jobs_;  // a ring
   uint64_t num_run_ = 0;
+  uint64_t awaited_ = 0;  // the caller sleeps until so many have run; 0: it does not sleep
   bool stopping_ = false;
   uint64_t num_posted_ = 0;
   std::thread thread_;

@@ -115,7 +115,7 @@ std::vector<SequenceDelta> Scheduler::take_finished() { return std::exchange(fin
 std::optional<SequenceRecord> Scheduler::take_record(SequenceId id) {
   const auto at = records_.find(id);
   if (at == records_.end()) return std::nullopt;
-  SequenceRecord record = at->second;
+  SequenceRecord record = std::move(at->second);
   records_.erase(at);
   return record;
 }
@@ -145,7 +145,7 @@ ChunkShape Scheduler::remaining(const Sequence& s) const {
 }
 
 double Scheduler::predict_ttft_ns(const ChunkShape& uncached) const {
-  double work = fit_.curve().chunk_ns(uncached);
+  double work = prompt_ns(uncached);
   for (const auto& [id, sequence] : sequences_)
     if (!sequence->decodes_next() && !sequence->awaited) work += remaining_ns(*sequence);
   // Decode rows share every step; the share of a step left to prompts is bounded below by chunk_rows_min.
@@ -333,7 +333,9 @@ void Scheduler::finish(Sequence& s, SequenceEnd reason, int64_t now_ns) {
   if (s.record.num_blocks_max > 0) s.record.num_kv_bytes = state_bytes(s.record.num_blocks_max);
   std::erase(running_, &s);
   std::erase(waiting_, &s);
-  records_[s.request.id] = s.record;
+  SequenceRecord& record = records_[s.request.id];
+  record = s.record;
+  record.block_keys = s.keys.take_keys();
   const auto at = sequences_.find(s.request.id);
   ended_.push_back(std::move(at->second));
   sequences_.erase(at);

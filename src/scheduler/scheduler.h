@@ -29,6 +29,7 @@
 #include "scheduler/batch.h"
 #include "scheduler/calibration.h"
 #include "scheduler/draft_guard.h"
+#include "scheduler/draft_worth.h"
 #include "scheduler/sequence.h"
 #include "scheduler/state_move.h"
 #include "scheduler/verify_budget.h"
@@ -52,8 +53,9 @@ struct SchedulerOptions {
   ReplayGeometry replay;
   std::string model_revision;
   uint32_t cache_format = 1;
-  StepTime profile;           // start of the cost curve
-  bool verifies_all = false;  // every draft, whatever its confidence: for comparison
+  StepTime profile;               // start of the cost curve
+  bool verifies_all = false;      // every draft, whatever its confidence: for comparison
+  bool rests_from_drafts = true;  // where they cost more time than they save; false: whatever the clock says
   SnapshotOptions snapshots;
 };
 
@@ -120,7 +122,8 @@ class Scheduler {
   const StepTime& curve() const { return fit_.curve(); }
   const StepTimeFit& fit() const { return fit_; }
   const Calibration& calibration() const { return calibration_; }
-  int64_t num_draft_pauses() const { return draft_guard_.num_pauses(); }
+  int64_t num_draft_pauses() const { return draft_guard_.num_pauses(); }  // hardly a draft stood
+  int64_t num_draft_rests() const { return draft_worth_.num_rests(); }    // drafts cost more time than they saved
   void check_invariants() const;
 
  private:
@@ -160,7 +163,8 @@ class Scheduler {
   void publish_tail(Sequence& sequence, const SequenceOutput& output);
   Sequence* next_waiting(int64_t now_ns);
   ChunkShape remaining(const Sequence& sequence) const;
-  double remaining_ns(const Sequence& sequence) const { return fit_.curve().chunk_ns(remaining(sequence)); }
+  double prompt_ns(const ChunkShape& prompt) const { return fit_.curve().prompt_ns(prompt, options_.rows_max); }
+  double remaining_ns(const Sequence& sequence) const { return prompt_ns(remaining(sequence)); }
   double lane_wait_ns(double step_ns) const;
   bool reserve(Sequence& sequence, int64_t num_tokens, bool may_preempt);
   Sequence* preemption_victim(const Sequence& keep);
@@ -212,6 +216,7 @@ class Scheduler {
   StepTimeFit fit_;
   Calibration calibration_;
   DraftGuard draft_guard_;
+  DraftWorth draft_worth_;
   bool step_drafts_ = true;  // of the step being planned
   struct IdHash {
     size_t operator()(SequenceId id) const { return static_cast<size_t>(id); }

@@ -30,7 +30,7 @@ void Scheduler::commit(const StepOutput& output, int64_t now_ns, std::vector<Seq
     if (delta.finished || !delta.tokens.empty()) ++num_deltas;
   }
   deltas.resize(num_deltas);
-  committed_predicted_ns_ = fit_.curve().predict_ns(committed_.shape);
+  committed_predicted_ns_ = fit_.predict_ns(committed_.shape);
 }
 
 void Scheduler::commit_sequence(const Planned& planned, const StepOutput& output, const SequenceOutput& result,
@@ -83,6 +83,8 @@ void Scheduler::commit_decode(Sequence& s, const SequenceOutput& output, Sequenc
   s.record.num_verified += output.num_verified;
   mean_run_tokens_ += 0.01 * (static_cast<double>(output.tokens.size()) - mean_run_tokens_);
   const bool is_foretold = !s.confidences.empty() && s.confidences[0] == kForetoldConfidence;
+  if (!s.drafts.empty() && !is_foretold)
+    draft_worth_.add(output.num_verified, static_cast<int64_t>(output.tokens.size()));
   if (output.num_verified > 0 && !is_foretold) {
     draft_guard_.add(output.num_accepted);
     calibration_.add(std::span(s.confidences).first(static_cast<size_t>(output.num_verified)), output.num_verified,

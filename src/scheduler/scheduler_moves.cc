@@ -18,7 +18,7 @@ int64_t Scheduler::state_bytes(int64_t num_blocks) const {
 // Called by preempt() while the sequence still has its lane and blocks.
 void Scheduler::save_state(Sequence& s) {
   const int64_t num_blocks = BlockTable::blocks_for(s.num_computed_tokens), bytes = state_bytes(num_blocks);
-  const double recompute_ns = fit_.curve().chunk_ns({s.num_computed_tokens, 0});
+  const double recompute_ns = prompt_ns({s.num_computed_tokens, 0});
   if (s.num_computed_tokens == 0 || s.starts_lane ||
       !is_worth_a_snapshot(options_.snapshots, bytes, options_.snapshots.bytes_max - snapshot_bytes_, recompute_ns))
     return;

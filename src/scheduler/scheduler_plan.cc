@@ -13,7 +13,6 @@ void Scheduler::plan(int64_t now_ns, Batch& batch) {
   now_ns_ = now_ns;
   expire(now_ns);
   wants_drain_ = false;
-  step_drafts_ = draft_guard_.next_step_drafts();
   batch.tokens.clear();
   batch.sequences.clear();
   batch.verify_budget = 0;
@@ -33,6 +32,8 @@ void Scheduler::plan_decode(Batch& batch) {
     if (s->decodes_next() && !s->is_held &&
         s->num_output_tokens() + s->num_coming_tokens < s->request.max_output_tokens)
       decoding_.push_back(s);
+  const bool pays = draft_worth_.next_step_drafts(fit_.curve(), static_cast<int64_t>(decoding_.size()));
+  step_drafts_ = draft_guard_.next_step_drafts() && (pays || !options_.rests_from_drafts);
   choose_verify_lengths(batch);
   for (size_t i = 0; i < decoding_.size(); ++i) {
     Sequence& s = *decoding_[i];
@@ -82,19 +83,24 @@ void Scheduler::choose_verify_lengths(Batch& batch) {
   const int64_t worth_it = verify_budget(sizing, num_decoding, cost, verify_scratch_);
   const int64_t budget =
       options_.verifies_all ? live_survivals_.num_drafts() : std::max(worth_it, live_survivals_.num_foretold());
-  split_verify_budget(live_survivals_, budget, verify_scratch_, verify_lengths_);
   if (!follows) {
+    split_verify_budget(live_survivals_, budget, verify_scratch_, verify_lengths_);
     std::swap(stale_survivals_, live_survivals_);
     return;
   }
-  batch.temperatures.assign(calibration_.temperatures().begin(), calibration_.temperatures().end());
-  for (size_t i = 0; i < decoding_.size(); ++i) {
-    const Sequence& s = *decoding_[i];
-    if (s.num_steps_under_way > 0 && verifies(s)) {
-      batch.verify_budget += verify_lengths_[i];
-      verify_lengths_[i] = static_cast<int32_t>(std::min(options_.num_drafts, drafts_wanted(s)));
-    }
+  const auto follows_with_drafts = [this](const Sequence* s) { return s->num_steps_under_way > 0 && verifies(*s); };
+  if (std::ranges::all_of(decoding_, follows_with_drafts)) {  // the engine splits all of it
+    batch.verify_budget = std::min(budget, live_survivals_.num_drafts());
+    verify_lengths_.resize(decoding_.size());
+  } else {
+    split_verify_budget(live_survivals_, budget, verify_scratch_, verify_lengths_);
+    for (size_t i = 0; i < decoding_.size(); ++i)
+      batch.verify_budget += follows_with_drafts(decoding_[i]) ? verify_lengths_[i] : 0;
   }
+  batch.temperatures.assign(calibration_.temperatures().begin(), calibration_.temperatures().end());
+  for (size_t i = 0; i < decoding_.size(); ++i)
+    if (follows_with_drafts(decoding_[i]))
+      verify_lengths_[i] = static_cast<int32_t>(std::min(options_.num_drafts, drafts_wanted(*decoding_[i])));
 }
 
 // Of a step with one row for each of the sequences that decode, which draft again behind it.
@@ -203,10 +209,11 @@ bool Scheduler::add_chunk(Batch& batch, Sequence& s, double budget_ns) {
   for (const ChunkShape& chunk : shape.chunks) num_prompt_rows += chunk.num_tokens;
   const int64_t begin = s.num_computed_tokens + s.num_scheduled_tokens;
   const int64_t most = std::min(rows_left, s.num_unscheduled_tokens());
+  const StepTime curve = fit_.curve_now();
   const double used_ns =
-      static_cast<double>(fit_.curve().predict_ns(shape)) + fit_.curve().v * static_cast<double>(batch.verify_budget);
+      static_cast<double>(curve.predict_ns(shape)) + curve.v * static_cast<double>(batch.verify_budget);
   const ChunkShape place{0, begin, s.limits.decoder_begin};
-  int64_t n = fit_.is_trusted() ? fit_.curve().largest_chunk(used_ns, budget_ns, place, most)
+  int64_t n = fit_.is_trusted() ? curve.largest_chunk(used_ns, budget_ns, place, most)
                                 : std::min(most, options_.token_budget - num_prompt_rows);
   if (num_prompt_rows < options_.chunk_rows_min)
     n = std::max(n, std::min(most, options_.chunk_rows_min - num_prompt_rows));

@@ -39,6 +39,7 @@ struct SteadySteps {
     o.num_lanes = num_sequences;
     o.rows_max = num_sequences * (1 + kDraftBlock) + 512;
     o.num_drafts = kDraftBlock;
+    o.rests_from_drafts = false;
     o.context_tokens_max = 1 << 16;
     o.step_budget_ns = 10'000'000'000;
     o.replay = {.window = 128, .num_layers = 40, .num_encoder_layers = 21};

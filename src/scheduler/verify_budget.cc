@@ -2,6 +2,8 @@
 #include "scheduler/verify_budget.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <functional>
 
@@ -19,22 +21,53 @@ std::span<const float> sorted_descending(const SurvivalTable& survivals, VerifyS
   return scratch.sorted;
 }
 
+// Of positive numbers; k from 1 on. Their bits order as they do: the upper ones sort them into buckets, and only that
+// of the k-th is looked at closely.
+float kth_largest(std::span<const float> values, size_t k, VerifyScratch& scratch) {
+  constexpr int kShift = 20;  // three bits of the mantissa stay
+  std::array<uint32_t, (1u << (31 - kShift))> num_in{};
+  const auto bucket_of = [](float x) { return std::bit_cast<uint32_t>(x) >> kShift; };
+  for (const float x : values) ++num_in[bucket_of(x)];
+  size_t bucket = num_in.size() - 1;
+  while (k > num_in[bucket]) k -= num_in[bucket--];
+  scratch.sorted.clear();
+  for (const float x : values)
+    if (bucket_of(x) == bucket) scratch.sorted.push_back(x);
+  const auto at = scratch.sorted.begin() + static_cast<int64_t>(k - 1);
+  std::nth_element(scratch.sorted.begin(), at, scratch.sorted.end(), std::greater<>());
+  return *at;
+}
+
+struct Drafts {
+  double survivals = 0;  // sum
+  int64_t num = 0;
+};
+// Four sums side by side: one would wait for itself at every draft.
+Drafts above(std::span<const float> all, float threshold) {
+  Drafts sums[4];
+  const auto add = [threshold](Drafts& sum, float a) {
+    sum.survivals += a > threshold ? static_cast<double>(a) : 0.0;
+    sum.num += a > threshold;
+  };
+  size_t i = 0;
+  for (; i + 4 <= all.size(); i += 4)
+    for (size_t lane = 0; lane < 4; ++lane) add(sums[lane], all[i + lane]);
+  for (; i < all.size(); ++i) add(sums[0], all[i]);
+  return {(sums[0].survivals + sums[1].survivals) + (sums[2].survivals + sums[3].survivals),
+          sums[0].num + sums[1].num + sums[2].num + sums[3].num};
+}
+
 // With step_ns(K) = base + K x row the best set is { a > rate x row } at the best rate: expected tokens are concave in
 // K. Dinkelbach's iteration raises the rate until it stands; a handful of passes over the drafts, no sort.
 int64_t linear_budget(std::span<const float> all, double num_sampling, const VerifyCost& cost) {
   double rate = num_sampling / cost.base_ns;
   for (int64_t best = 0;;) {
-    const float threshold = static_cast<float>(rate * cost.row_ns);
-    double tokens = num_sampling;
-    int64_t k = 0;
-    for (const float a : all) {
-      tokens += a > threshold ? static_cast<double>(a) : 0.0;
-      k += a > threshold;
-    }
-    const double next = tokens / (cost.base_ns + static_cast<double>(k) * cost.row_ns);
+    const Drafts worth = above(all, static_cast<float>(rate * cost.row_ns));
+    const double next =
+        (num_sampling + worth.survivals) / (cost.base_ns + static_cast<double>(worth.num) * cost.row_ns);
     if (next <= rate) return best;
     rate = next;
-    best = k;
+    best = worth.num;
   }
 }
 }  // namespace
@@ -108,26 +141,31 @@ int64_t verify_budget_early_stop(const SurvivalTable& survivals, double num_samp
   return static_cast<int64_t>(k);
 }
 
+// Likelier drafts first, so which ones are taken depends on no algorithm: those above the survival of the last one
+// taken, and of those that equal it the first in order.
 void split_verify_budget(const SurvivalTable& survivals, int64_t budget, VerifyScratch& scratch,
                          std::vector<int32_t>& counts) {
-  auto& candidates = scratch.candidates;
-  candidates.clear();
-  for (int64_t r = 0; r < survivals.num_requests(); ++r) {
-    int32_t draft = 0;
-    for (const float survival : survivals.request(r))
-      candidates.push_back({survival, draft++, static_cast<int32_t>(r)});
+  const std::span<const float> all = survivals.all();
+  const int64_t num_requests = survivals.num_requests();
+  counts.assign(static_cast<size_t>(num_requests), 0);
+  int64_t num_left = std::min(static_cast<int64_t>(all.size()), budget);
+  if (num_left <= 0) return;
+  const bool takes_all = num_left == static_cast<int64_t>(all.size());
+  const float last = takes_all ? 0.0f : kth_largest(all, static_cast<size_t>(num_left), scratch);
+  for (int64_t r = 0; r < num_requests; ++r) {
+    int32_t& count = counts[static_cast<size_t>(r)];
+    for (const float survival : survivals.request(r)) count += survival > last;
+    num_left -= count;
   }
-  const size_t num_taken = std::min(candidates.size(), static_cast<size_t>(std::max<int64_t>(budget, 0)));
-  const auto before = [](const VerifyScratch::Candidate& x, const VerifyScratch::Candidate& y) {
-    if (x.survival != y.survival) return x.survival > y.survival;
-    return x.draft != y.draft ? x.draft < y.draft : x.request < y.request;
-  };
-  // The order is total, so which ones are taken does not depend on the algorithm.
-  if (num_taken < candidates.size())
-    std::nth_element(candidates.begin(), candidates.begin() + static_cast<int64_t>(num_taken), candidates.end(),
-                     before);
-  counts.assign(static_cast<size_t>(survivals.num_requests()), 0);
-  for (size_t i = 0; i < num_taken; ++i) ++counts[static_cast<size_t>(candidates[i].request)];
+  for (int32_t draft = 0; num_left > 0; ++draft)
+    for (int64_t r = 0; r < num_requests && num_left > 0; ++r) {
+      const std::span<const float> request = survivals.request(r);
+      int32_t& count = counts[static_cast<size_t>(r)];
+      if (count != draft || request.size() <= static_cast<size_t>(draft)) continue;
+      if (request[static_cast<size_t>(draft)] != last) continue;
+      ++count;
+      --num_left;
+    }
 }
 
 }  // namespace deepinfer

@@ -46,12 +46,7 @@ struct VerifyCost {
 
 // Scratch memory of the functions below; reused so that a steady state allocates nothing.
 struct VerifyScratch {
-  struct Candidate {
-    float survival;
-    int32_t draft, request;
-  };
   std::vector<float> sorted;
-  std::vector<Candidate> candidates;
 };
 
 // Production rule: K that maximises (num_sampling + sum of the K largest survivals) / step_ns(K); the first maximum

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <tuple>
 
 #include "base/philox.h"
 #include "scheduler/batch.h"
@@ -109,6 +111,34 @@ TEST(VerifyBudget, SplitIsAlwaysAPrefixOfEachRequestEvenOnTies) {
   EXPECT_EQ(split(ties, 4), (std::vector<int32_t>{2, 1, 1}));
   EXPECT_EQ(split(ties, 100), (std::vector<int32_t>{3, 3, 3}));
   EXPECT_EQ(split(ties, 0), (std::vector<int32_t>{0, 0, 0}));
+}
+
+// The order is total: survival, then draft, then request. Few distinct values, so that ties are the rule.
+TEST(VerifyBudget, SplitTakesWhatComesFirstInOrder) {
+  struct Draft {
+    float survival;
+    int32_t draft, request;
+  };
+  Rng rng(7);
+  for (int i = 0; i < 500; ++i) {
+    SurvivalTable table;
+    std::vector<Draft> drafts;
+    const auto num_requests = static_cast<int32_t>(1 + rng.below(12));
+    for (int32_t r = 0; r < num_requests; ++r) {
+      std::vector<float> one(rng.below(6));
+      float survival = 1;
+      for (float& a : one) a = survival *= i % 2 ? rng.uniform() : 1.0f - 0.5f * static_cast<float>(rng.below(2));
+      table.add(one);
+      for (size_t j = 0; j < one.size(); ++j) drafts.push_back({one[j], static_cast<int32_t>(j), r});
+    }
+    std::ranges::sort(drafts, [](const Draft& x, const Draft& y) {
+      return std::tuple(-x.survival, x.draft, x.request) < std::tuple(-y.survival, y.draft, y.request);
+    });
+    const size_t budget = rng.below(drafts.size() + 2);
+    std::vector<int32_t> expected(static_cast<size_t>(num_requests));
+    for (size_t k = 0; k < std::min(budget, drafts.size()); ++k) ++expected[static_cast<size_t>(drafts[k].request)];
+    EXPECT_EQ(split(table, static_cast<int64_t>(budget)), expected) << "case " << i;
+  }
 }
 
 TEST(VerifyBudget, LinearCostsGiveWhatATableOfThemGives) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
@@ -30,10 +31,11 @@ struct LoopBenchSetup {
   int64_t concurrency = 16;
   bool drafts = true;
   bool foretells = true;  // what a grammar nearly dictates is drafted
-  bool verifies_all = false;
+  bool verifies_all = false, rests_from_drafts = true;
   bool pipelined = true;
   bool has_thread = true;
   bool measures_cpu_time = false;
+  int64_t profile_ns_max = 700'000'000;  // the cost curve is measured before
   ReplayMode replay = ReplayMode::kFast;
 };
 
@@ -55,11 +57,16 @@ struct LoopBenchResult {
 
 class LoopBench {
  public:
-  // options.model, or the mini model.
+  // options.model, or the mini model. `--set steps=FILE` writes a line for every step: at once, decode rows, prompt
+  // rows, verified, accepted, predicted and measured ns.
   static Result<std::unique_ptr<LoopBench>> open(const BenchOptions& options) {
     std::unique_ptr<LoopBench> bench(new LoopBench);
     bench->num_threads_ = options.num_threads;
     bench->target_ = bench_target(options);
+    if (const auto path = options.extra.find("steps"); path != options.extra.end()) {
+      bench->steps_file_.reset(std::fopen(path->second.c_str(), "w"));
+      if (!bench->steps_file_) return invalid_argument("--set steps=: cannot write " + path->second);
+    }
     ASSIGN_OR_RETURN(bench->model_, load_model(options.model.empty() ? "mini" : options.model));
     ASSIGN_OR_RETURN(bench->preparer_,
                      RequestPreparer::create(bench->model_, {Backend::kCpu, fastest_cpu_level()}, 1, kContext));
@@ -136,6 +143,7 @@ class LoopBench {
       if (!ran && result.loop.num_running + result.loop.num_waiting == 0) break;
       if (!ran) std::this_thread::sleep_for(std::chrono::microseconds(50));  // masks are late
       if (result.loop.num_steps == num_steps) continue;
+      if (steps_file_) note_step(setup, result.loop);
       num_steps = result.loop.num_steps;
       result.errors.push_back(std::abs(
           static_cast<double>(result.loop.last_predicted_ns) / static_cast<double>(result.loop.last_step_ns) - 1));
@@ -174,14 +182,25 @@ class LoopBench {
     options.scheduler.has_draft_head = setup.drafts && draft_block() > 0;
     options.drafts_foretold = setup.foretells;
     options.scheduler.verifies_all = setup.verifies_all;
+    options.scheduler.rests_from_drafts = setup.rests_from_drafts;
     const StepProfileOptions shapes{.num_sequences_max = setup.concurrency,
                                     .num_drafts = options.scheduler.num_drafts,
                                     .has_draft_head = options.scheduler.has_draft_head,
                                     .measures_cpu_time = setup.measures_cpu_time,
-                                    .ns_max = 700'000'000};
+                                    .ns_max = setup.profile_ns_max};
     ASSIGN_OR_RETURN(StepProfile profile, profile_steps(engine, shapes, clock_));
     options.scheduler.profile = profile.curve;
     return options;
+  }
+
+  // What the last step added to the counts.
+  void note_step(const LoopBenchSetup& setup, const StepLoopSnapshot& now) {
+    if (now.num_steps == 1) before_ = {};
+    fmt::print(steps_file_.get(), "{} {} {} {} {} {} {}\n", setup.concurrency,
+               now.num_decode_rows - before_.num_decode_rows, now.num_prompt_rows - before_.num_prompt_rows,
+               now.num_verified_drafts - before_.num_verified_drafts,
+               now.num_accepted_drafts - before_.num_accepted_drafts, now.last_predicted_ns, now.last_step_ns);
+    before_ = now;
   }
 
   static void add_record(const SequenceRecord& record, LoopBenchResult& result) {
@@ -212,6 +231,11 @@ class LoopBench {
   SystemClock clock_;
   LoadedModel model_;
   std::unique_ptr<RequestPreparer> preparer_;
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> steps_file_;
+  StepLoopSnapshot before_;  // the step noted last
 };
 
 inline double percentile(std::vector<double> values, double share) {

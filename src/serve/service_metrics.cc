@@ -74,6 +74,8 @@ void append_loop(Page& page, const StepLoopSnapshot& loop) {
            loop.num_late_masks);
   page.one("deepinfer_draft_pauses_total", "counter", "Times drafting was switched off because hardly a draft stood.",
            loop.num_draft_pauses);
+  page.one("deepinfer_draft_rests_total", "counter",
+           "Times drafting was switched off because drafts cost more time than they saved.", loop.num_draft_rests);
   page.one("deepinfer_step_curve_trusted", "gauge", "Whether steps are planned by the cost curve, 0 or 1.",
            static_cast<int64_t>(loop.trusts_curve));
   page.one("deepinfer_last_step_seconds", "gauge", "Duration of the last step.",

@@ -217,8 +217,8 @@ void StepLoop::deliver(const std::vector<SequenceDelta>& deltas) {
                     .cause = cause_of(live, delta),
                     .record = record ? &*record : nullptr});
     if (!delta.finished) continue;
-    save_tails(live);
-    pin_prompt(live);
+    if (record) save_tails(live, record->block_keys);
+    if (record) pin_prompt(live, record->block_keys);
     live_.erase(at);
   }
 }
@@ -236,6 +236,7 @@ void StepLoop::update_snapshot(const StepOutput& output) {
   }
   s.num_wasted_rows = scheduler_.num_wasted_rows();
   s.num_draft_pauses = scheduler_.num_draft_pauses();
+  s.num_draft_rests = scheduler_.num_draft_rests();
   s.num_late_masks = num_late_masks_;
   if (ran_rows(output)) {
     s.last_step_ns = step_ns(output);

@@ -110,7 +110,7 @@ class StepLoop final : public TokenSource {
   Result<int64_t> adopt(const StoreFetch& fetch);
   Status save_published();
   void save_tails(const Live& live, std::span<const BlockKey> keys);
-  void pin_prompt(const Live& live);
+  void pin_prompt(const Live& live, std::span<const BlockKey> keys);
   Status hand_over(const StateMove& move);
   void resume_behind(StoreFetch& fetch, LoopRequest& request);
   void note_root(const LoopRequest& request);

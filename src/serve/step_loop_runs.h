@@ -47,6 +47,7 @@ inline StepLoopOptions loop_test_options() {
   options.scheduler.rows_max = 128;
   options.scheduler.context_tokens_max = 1024;
   options.scheduler.num_drafts = golden_model().weights->config().draft.block_size;
+  options.scheduler.rests_from_drafts = false;  // by the clock, which decides no test
   options.checks_invariants = true;
   return options;
 }

@@ -160,11 +160,10 @@ void StepLoop::save_tails(const Live& live, std::span<const BlockKey> keys) {
     }
 }
 
-void StepLoop::pin_prompt(const Live& live) {
+void StepLoop::pin_prompt(const Live& live, std::span<const BlockKey> keys) {
   if (!options_.store || !live.request.pins) return;
-  const SequenceRequest& request = live.request.sequence;
-  BlockKeyChain chain({request.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
-  if (!options_.store->pin(chain.extend(request.prompt, request.media), *live.request.pins))
+  const auto num_blocks = live.request.sequence.prompt.size() / static_cast<size_t>(kBlockTokens);
+  if (!options_.store->pin(keys.first(std::min(num_blocks, keys.size())), *live.request.pins))
     log_line(LogLevel::kWarning, "a prompt was not pinned: too much is", {});
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Measures how long steps of an engine take, before anything is served, so that the scheduler starts with a curve it
 // may trust. Prompt chunks at several lengths and contexts, with and without the decoder's layers; decode and verify
-// rows of few and many sequences, with and without drafting; both together. Round by round, as long as there is time;
-// the median of each shape counts. Thread: the engine's; no step may be under way.
+// rows of few and many sequences, with and without drafting, the second of two steps; both together. Round by round, as
+// long as there is time; the median of each shape counts. Thread: the engine's; no step may be under way.
 #pragma once
 
 #include <vector>

@@ -19,6 +19,7 @@ struct StepLoopSnapshot {
   int64_t num_wasted_rows = 0;                          // of sequences that had ended, or whose mask was late
   int64_t num_late_masks = 0;                           // a step came before them: their sequences got nothing of it
   int64_t num_draft_pauses = 0;                         // drafting was switched off: hardly a draft stood
+  int64_t num_draft_rests = 0;                          // and here: drafts cost more time than they saved
   int64_t num_experts_read = 0, expert_bytes_read = 0;  // of routed experts that were not in memory
   int64_t busy_ns = 0, idle_ns = 0;                     // of the engine's thread: in steps, and between them
   int64_t cpu_ns = 0;                                   // its CPU time in steps

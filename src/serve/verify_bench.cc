@@ -13,6 +13,7 @@ Status bench_case(LoopBench& bench, int64_t concurrency, bool fixed, double& fix
   ASSIGN_OR_RETURN(std::vector<LoopRequest> requests, bench.questions(std::max<int64_t>(24, 2 * concurrency), 96));
   ASSIGN_OR_RETURN(const LoopBenchResult run, bench.run({.concurrency = concurrency,
                                                          .verifies_all = fixed,
+                                                         .rests_from_drafts = false,
                                                          .pipelined = false,
                                                          .has_thread = false,
                                                          .measures_cpu_time = true},
