@@ -4,10 +4,12 @@
 namespace deepinfer {
 namespace {
 
+double milliseconds(int64_t ns) { return static_cast<double>(ns / 1000) / 1e3; }  // to the microsecond
+
 // From `begin` to `end`; null when one of them did not happen.
 Json milliseconds(int64_t begin_ns, int64_t end_ns) {
   if (begin_ns == 0 || end_ns == 0) return {};
-  return static_cast<double>(end_ns - begin_ns) * 1e-6;
+  return milliseconds(end_ns - begin_ns);
 }
 
 double decimal(float value) { return static_cast<double>(value); }
@@ -39,7 +41,7 @@ Json explain_record(const SequenceRecord& r, const SamplingParams& sampling) {
                       {"resumed_tokens", r.num_resumed_tokens},
                       {"cache_miss", std::string(to_string(r.miss_reason))},
                       {"store_tokens", r.num_store_tokens},
-                      {"store_ms", static_cast<double>(r.store_wait_ns) * 1e-6},
+                      {"store_ms", milliseconds(r.store_wait_ns)},
                       {"store_miss", r.store_reason.empty() ? Json() : Json(r.store_reason)},
                       {"replay", r.replay_reason},
                       {"prompt_chunks", r.num_chunks},

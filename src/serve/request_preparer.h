@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: MIT
-// From a decoded request to what the step loop takes: prompt template, tokens, images, context check, sampling. Any
-// thread; images are encoded one request at a time. Everything from outside was bounded by the decoder, pixels are
-// bounded here.
+// From a decoded request to what the step loop takes: prompt template, tokens, images (prompt_images.h), context check,
+// sampling. Any thread. Everything from outside was bounded by the decoder, pixels are bounded by their headers.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "chat/output_vocabulary.h"
 #include "chat/prompt_encoder.h"
-#include "engine/image_embedding.h"
 #include "grammar/grammar_cache.h"
 #include "protocol/request_error.h"
 #include "serve/loaded_model.h"
 #include "serve/prepared_request.h"
+#include "serve/prompt_images.h"
 
 namespace deepinfer {
 
@@ -47,17 +44,11 @@ class RequestPreparer {
   const ModelConfig& config() const { return model_.weights->config(); }
   int64_t context_max() const { return context_max_; }
   GrammarCache::Stats grammar_stats() const { return grammars_.stats(); }
-  bool takes_images() const { return embedder_.has_value(); }
+  bool takes_images() const { return images_->takes_images(); }
 
  private:
-  struct Images {
-    std::vector<std::string> encoded;  // bytes of the files
-    std::vector<RgbImage> decoded;
-    int64_t num_extra_tokens = 0;  // beyond the placeholders
-  };
-  RequestPreparer(const LoadedModel& model, OutputVocabulary vocabulary, int num_threads, int64_t context_max);
-  Refusal read_images(const std::vector<const ImageSource*>& sources, bool decodes, Images& out) const;
-  Refusal place(const Images& images, PreparedRequest& out);
+  RequestPreparer(const LoadedModel& model, OutputVocabulary vocabulary, std::unique_ptr<PromptImages> images,
+                  int64_t context_max);
   Refusal settle(PreparedRequest& out, const Asker& asker);
   Refusal constrain(PreparedRequest& out, const Asker& asker);
 
@@ -66,10 +57,7 @@ class RequestPreparer {
   int64_t context_max_;
   GrammarCache grammars_;
   const SystemClock clock_;  // limits a compile
-  std::optional<ImageEmbedder> embedder_;
-  std::mutex embedding_;  // guards the pool and the scratch
-  ThreadPool pool_;
-  Scratch scratch_;
+  std::unique_ptr<PromptImages> images_;
 };
 
 }  // namespace deepinfer

@@ -118,7 +118,10 @@ Status run_generate_batch(const GenerateOptions& options) {
   OrderedPrinter printer(options.explain);
   for (bool runs = true; runs && !interrupted();) {
     ASSIGN_OR_RETURN(runs, inference->step());
-    while (const auto result = inference->take_result()) printer.add(*result);
+    while (const auto result = inference->take_result()) {
+      progress.hide();  // a line on the same terminal would stand behind it
+      printer.add(*result);
+    }
     if (std::fflush(stdout) != 0) return {};  // nobody reads on; the command line says so
     progress.advance_to(inference->progress().num_done);
   }

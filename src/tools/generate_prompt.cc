@@ -5,12 +5,10 @@
 
 #include "base/file.h"
 #include "chat/prompt_encoder.h"
-#include "engine/image_embedding.h"
 #include "protocol/codec.h"
-#include "protocol/data_url.h"
+#include "serve/prompt_images.h"
 #include "tools/command.h"
 #include "tools/token_ids.h"
-#include "vision/decode_image.h"
 
 namespace deepinfer {
 namespace {
@@ -22,24 +20,21 @@ Result<std::vector<TokenId>> read_ids(const std::string& path, int64_t vocab) {
   return tokens;
 }
 
-Result<std::vector<std::string>> read_image_files(const GeneratePrompt& prompt) {
-  std::vector<std::string> encoded;
+Result<std::vector<ImageSource>> read_image_files(const GeneratePrompt& prompt) {
+  std::vector<ImageSource> images;
   for (const std::string& path : prompt.images) {
     ASSIGN_OR_RETURN(std::string bytes, read_file(path));
-    encoded.push_back(std::move(bytes));
+    images.push_back({.kind = ImageSource::Kind::kBytes, .path = path, .value = std::move(bytes)});
   }
-  return encoded;
+  return images;
 }
 
 // One user message, its images first.
 Result<ChatRequest> request_of_prompt(const GeneratePrompt& prompt) {
   ChatRequest request;
   Message message;
-  ASSIGN_OR_RETURN(std::vector<std::string> files, read_image_files(prompt));
-  for (std::string& bytes : files) {
-    message.content.image_offsets.push_back(0);
-    message.content.images.push_back({.kind = ImageSource::Kind::kBytes, .path = "--image", .value = std::move(bytes)});
-  }
+  ASSIGN_OR_RETURN(message.content.images, read_image_files(prompt));
+  message.content.image_offsets.assign(message.content.images.size(), 0);
   message.content.text = prompt.prompt;
   request.conversation.messages.push_back(std::move(message));
   request.conversation.thinking = prompt.thinking != "off";
@@ -59,59 +54,27 @@ Result<ChatRequest> request_of_body(const std::string& path) {
   return std::move(decoded.chat);
 }
 
-Result<std::string> image_bytes(const ImageSource& source) {
-  switch (source.kind) {
-    case ImageSource::Kind::kBytes: return source.value;
-    case ImageSource::Kind::kDataUrl: {
-      const auto url = parse_data_url(source.value);
-      const auto bytes = url ? data_url_bytes(*url) : std::nullopt;
-      if (!bytes) return invalid_argument(source.path + ": the data URL is damaged");
-      return *bytes;
-    }
-    case ImageSource::Kind::kUrl: break;
-  }
-  return unimplemented(source.path + ": images are read from files and data URLs, not from the network");
-}
-
-Result<std::vector<RgbImage>> decode_images(const std::vector<std::string>& encoded) {
-  const ImageLimits limits = image_limits_for(static_cast<int64_t>(encoded.size()));
-  std::vector<RgbImage> images;
-  for (const std::string& bytes : encoded) {
-    auto image = decode_image({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, limits);
-    if (!image.ok()) return image.status().prefixed(fmt::format("image {}", images.size()));
-    images.push_back(std::move(image).value());
-  }
-  return images;
-}
-
-Status place(const std::vector<std::string>& encoded, const LoadedModel& model, const Target& target, int num_threads,
-             PreparedPrompt& prepared) {
-  if (encoded.empty()) return {};
-  ASSIGN_OR_RETURN(const std::vector<RgbImage> images, decode_images(encoded));
-  ASSIGN_OR_RETURN(const ImageEmbedder embedder, ImageEmbedder::create(*model.weights, target));
-  ThreadPool pool(num_threads);
-  Scratch scratch;
-  const auto spans = embedder.embed(images, {&pool, &scratch});
-  const ModelConfig& config = model.weights->config();
-  ASSIGN_OR_RETURN(PlacedImages placed, place_images(prepared.tokens, config.image_token_id, spans, config.hidden));
+Status place(const std::vector<const ImageSource*>& images, const LoadedModel& model, const Target& target,
+             int num_threads, PreparedPrompt& prepared) {
+  if (images.empty()) return {};
+  ASSIGN_OR_RETURN(const auto reader, PromptImages::create(model, target, num_threads));
+  PromptImages::Placed placed;
+  if (const Refusal refusal = reader->place(images, std::move(prepared.tokens), placed))
+    return invalid_argument(refusal->param.empty() ? refusal->message : refusal->param + ": " + refusal->message);
   prepared.tokens = std::move(placed.tokens);
   prepared.images = std::move(placed.images);
   return {};
 }
 
-Result<std::vector<std::string>> encode_conversation(const LoadedModel& model, PreparedPrompt& prepared) {
-  ASSIGN_OR_RETURN(const ControlTokens controls, ControlTokens::find(*model.tokenizer, prepared.request.version));
-  ASSIGN_OR_RETURN(const EncodedConversation encoded,
-                   encode_prompt(prepared.request.conversation, {.version = prepared.request.version}, controls));
-  prepared.tokens = model.tokenizer->encode(encoded.prompt);
+// The images are the request's.
+Result<std::vector<const ImageSource*>> encode_conversation(const LoadedModel& model, PreparedPrompt& prepared) {
   ASSIGN_OR_RETURN(OutputVocabulary vocabulary, OutputVocabulary::create(model.tokenizer));
+  ASSIGN_OR_RETURN(
+      EncodedConversation encoded,
+      encode_prompt(prepared.request.conversation, {.version = prepared.request.version}, vocabulary.controls));
+  prepared.tokens = model.tokenizer->encode(encoded.prompt);
   prepared.vocabulary = std::make_unique<OutputVocabulary>(std::move(vocabulary));
-  std::vector<std::string> images;
-  for (const ImageSource* source : encoded.images) {
-    ASSIGN_OR_RETURN(std::string bytes, image_bytes(*source));
-    images.push_back(std::move(bytes));
-  }
-  return images;
+  return std::move(encoded.images);
 }
 
 }  // namespace
@@ -138,13 +101,16 @@ Status check_prompt_options(const GeneratePrompt& prompt, bool is_batch) {
 Result<PreparedPrompt> prepare_prompt(const GeneratePrompt& prompt, const LoadedModel& model, const Target& target,
                                       int num_threads) {
   PreparedPrompt prepared;
-  std::vector<std::string> images;
-  if (!prompt.ids.empty()) {
-    ASSIGN_OR_RETURN(prepared.tokens, read_ids(prompt.ids, model.weights->config().vocab_size));
-    ASSIGN_OR_RETURN(images, read_image_files(prompt));
-  } else if (prompt.raw) {
-    prepared.tokens = model.tokenizer->encode_with_added(prompt.prompt);
-    ASSIGN_OR_RETURN(images, read_image_files(prompt));
+  std::vector<const ImageSource*> images;
+  std::vector<ImageSource> files;
+  if (!prompt.ids.empty() || prompt.raw) {
+    if (prompt.raw) {
+      prepared.tokens = model.tokenizer->encode_with_added(prompt.prompt);
+    } else {
+      ASSIGN_OR_RETURN(prepared.tokens, read_ids(prompt.ids, model.weights->config().vocab_size));
+    }
+    ASSIGN_OR_RETURN(files, read_image_files(prompt));
+    for (const ImageSource& file : files) images.push_back(&file);
   } else {
     prepared.is_request = !prompt.chat.empty();
     ASSIGN_OR_RETURN(prepared.request, prepared.is_request ? request_of_body(prompt.chat) : request_of_prompt(prompt));

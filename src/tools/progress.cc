@@ -14,8 +14,13 @@ Progress::Progress(std::string label, int64_t num_items)
   advance_to(0);
 }
 
-Progress::~Progress() {
-  if (on_terminal_) fmt::print(stderr, "\r\033[K");
+Progress::~Progress() { hide(); }
+
+void Progress::hide() {
+  if (!on_terminal_) return;
+  fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
+  last_permille_ = -1;
 }
 
 void Progress::advance_to(int64_t num_done) {

@@ -12,6 +12,7 @@ class Progress {
   Progress(std::string label, int64_t num_items);
   ~Progress();  // leaves the line clean
   void advance_to(int64_t num_done);
+  void hide();  // before something else is written to the terminal; the next advance draws it again
 
  private:
   std::string label_;
