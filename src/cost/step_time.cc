@@ -12,7 +12,7 @@ namespace {
 using Terms = StepTimeFit::Terms;
 constexpr int kNumTerms = StepTimeFit::kNumTerms;
 
-Terms terms_of(const StepShape& shape) {
+Terms terms_of(const StepShape& shape, int64_t attended_max) {
   Terms t{};
   t[0] = 1;
   for (const ChunkShape& chunk : shape.chunks) {
@@ -21,17 +21,25 @@ Terms terms_of(const StepShape& shape) {
     t[2] += n * c;
     t[3] += n * n;
     t[4] += static_cast<double>(chunk.num_decoder_tokens());
+    t[9] += chunk.num_attended(attended_max);
   }
   t[5] = static_cast<double>(shape.num_sequences);
   t[6] = static_cast<double>(shape.num_decode_rows);
   t[7] = shape.num_drafting > 0 ? 1 : 0;
   t[8] = static_cast<double>(shape.num_drafting);
+  t[10] = t[1] + t[6] > 1 ? 1 : 0;
   return t;
 }
 
-Terms coefficients(const StepTime& x) { return {x.a, x.b, x.d, x.e, x.w, x.k, x.v, x.s, x.p}; }
-StepTime step_time(const Terms& x) {
-  return {.a = x[0], .b = x[1], .w = x[4], .d = x[2], .e = x[3], .k = x[5], .v = x[6], .s = x[7], .p = x[8]};
+Terms coefficients(const StepTime& x) { return {x.a, x.b, x.d, x.e, x.w, x.k, x.v, x.s, x.p, x.g, x.r}; }
+StepTime step_time(const Terms& x, int64_t attended_max) {
+  StepTime out{.a = x[0], .r = x[10], .b = x[1], .w = x[4], .g = x[9], .d = x[2], .e = x[3]};
+  out.k = x[5];
+  out.v = x[6];
+  out.s = x[7];
+  out.p = x[8];
+  out.attended_max = attended_max;
+  return out;
 }
 
 double dot(const Terms& x, const Terms& y) {
@@ -71,13 +79,14 @@ void accumulate(std::array<Terms, kNumTerms>& gram, Terms& moment, const Terms& 
 }
 
 constexpr Terms kNothing{};
-constexpr Terms kUnbounded = {1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300};
+constexpr Terms kUnbounded = {1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300, 1e300};
 
 }  // namespace
 
 double StepTime::chunk_ns(const ChunkShape& chunk) const {
   const double n = static_cast<double>(chunk.num_tokens), c = static_cast<double>(chunk.context);
-  return n * (b + d * c + e * n) + w * static_cast<double>(chunk.num_decoder_tokens());
+  return n * (b + d * c + e * n) + g * chunk.num_attended(attended_max) +
+         w * static_cast<double>(chunk.num_decoder_tokens());
 }
 
 double StepTime::prompt_ns(const ChunkShape& prompt, int64_t rows_max) const {
@@ -85,18 +94,20 @@ double StepTime::prompt_ns(const ChunkShape& prompt, int64_t rows_max) const {
   const ChunkShape rest{prompt.num_tokens % rows_max, prompt.context + prompt.num_tokens - prompt.num_tokens % rows_max,
                         prompt.decoder_begin};
   const int64_t num_decoder = prompt.num_decoder_tokens() - rest.num_decoder_tokens();
+  const double num_attended = prompt.num_attended(attended_max) - rest.num_attended(attended_max);
   const double mean_context = static_cast<double>(prompt.context) + rows * (num_full - 1) / 2;  // of the full chunks
-  return num_full * rows * (b + d * mean_context + e * rows) + w * static_cast<double>(num_decoder) + chunk_ns(rest);
+  return num_full * rows * (b + d * mean_context + e * rows) + g * num_attended + w * static_cast<double>(num_decoder) +
+         chunk_ns(rest);
 }
 
 int64_t StepTime::predict_ns(const StepShape& shape) const {
-  return static_cast<int64_t>(std::llround(dot(coefficients(*this), terms_of(shape))));
+  return static_cast<int64_t>(std::llround(dot(coefficients(*this), terms_of(shape, attended_max))));
 }
 
 StepTime StepTime::scaled(double factor) const {
   Terms x = coefficients(*this);
   for (double& term : x) term *= factor;
-  return step_time(x);
+  return step_time(x, attended_max);
 }
 
 // By halving: the curve rises with n, and has a kink where the decoder begins.
@@ -122,9 +133,10 @@ StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prio
   Terms moment{};
   for (const StepSample& sample : samples) {
     CHECK(sample.measured_ns > 0);
-    accumulate(gram, moment, terms_of(sample.shape), static_cast<double>(sample.measured_ns));
+    accumulate(gram, moment, terms_of(sample.shape, prior.attended_max), static_cast<double>(sample.measured_ns));
   }
-  return step_time(solve_bounded(gram, moment, coefficients(prior), kNothing, kUnbounded, kSweepsOfAFit));
+  return step_time(solve_bounded(gram, moment, coefficients(prior), kNothing, kUnbounded, kSweepsOfAFit),
+                   prior.attended_max);
 }
 
 StepTimeFit::StepTimeFit(StepTime profile, Options options)
@@ -152,7 +164,7 @@ void StepTimeFit::add(const StepShape& shape, int64_t measured_ns) {
   for (Terms& row : gram_)
     for (double& x : row) x *= options_.forget;
   for (double& x : moment_) x *= options_.forget;
-  accumulate(gram_, moment_, terms_of(shape), measured);
+  accumulate(gram_, moment_, terms_of(shape, profile_.attended_max), measured);
   if (++num_samples_ % options_.refit_period == 0) refit();
 }
 
@@ -173,7 +185,8 @@ void StepTimeFit::refit() {
     gram[i][i] += options_.profile_weight / (center[i] * center[i]);  // of the relative distance, squared
     moment[i] += options_.profile_weight / center[i];
   }
-  curve_ = step_time(solve_bounded(gram, moment, coefficients(curve_), low, high, kSweepsOfARefit));
+  curve_ =
+      step_time(solve_bounded(gram, moment, coefficients(curve_), low, high, kSweepsOfARefit), profile_.attended_max);
 }
 
 bool StepTimeFit::is_trusted() const {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Step time as a fitted curve, in nanoseconds (serving.md 2.2, with terms for what that engine does not have in one
 // step: the decoder's cut, verify rows, drafting):
-//   time = a + sum over prompt chunks ( b n + d n c + e n^2 + w m ) + k * sequences + v * decode and verify rows
+//   time = a + r where there is more than one row + k * sequences + v * decode and verify rows
 //            + s where anything is drafted + p * sequences that draft
-// n new tokens at context c, m of them in the decoder layers, too. Replayed rows are rows of their chunk. All
-// coefficients are >= 0, so the curve is monotone in every argument.
+//            + sum over prompt chunks ( b n + g t + d n c + e n^2 + w m )
+// n new tokens at context c, m of them in the decoder layers, too; t tokens attended to by them in all, each by at most
+// `attended_max`, which selection keeps. Replayed rows are rows of their chunk. All coefficients are >= 0, so the curve
+// is monotone in every argument.
 // The curve comes from measured steps (relative error is minimised) and is refitted online; samples far from the
 // prediction are stalls, not costs, and are set aside. Knows neither ops nor devices. Thread: values; the fit is owned
 // by plan.
@@ -26,6 +28,11 @@ struct ChunkShape {
   int64_t num_decoder_tokens() const {  // m
     return std::max<int64_t>(0, context + num_tokens - std::max(context, decoder_begin));
   }
+  double num_attended(int64_t attended_max) const {  // t
+    const auto sum_below = [](int64_t end) { return static_cast<double>(end) * static_cast<double>(end - 1) / 2; };
+    const int64_t end = context + num_tokens, bent = std::clamp(attended_max, context, end);
+    return sum_below(bent) - sum_below(context) + static_cast<double>(attended_max) * static_cast<double>(end - bent);
+  }
 };
 
 struct StepShape {
@@ -41,15 +48,18 @@ struct StepShape {
 };
 
 struct StepTime {
-  double a = 0;  // ns per step
-  double b = 0;  // ns per prompt token
-  double w = 0;  // ns per prompt token in the decoder layers
-  double d = 0;  // ns per prompt token and context token
-  double e = 0;  // ns per prompt token squared
-  double k = 0;  // ns per sequence
-  double v = 0;  // ns per decode row
-  double s = 0;  // ns per step that drafts
-  double p = 0;  // ns per sequence that drafts
+  double a = 0;              // ns per step
+  double r = 0;              // ns per step of more than one row
+  double b = 0;              // ns per prompt token
+  double w = 0;              // ns per prompt token in the decoder layers
+  double g = 0;              // ns per prompt token and token it attends to
+  double d = 0;              // ns per prompt token and context token
+  double e = 0;              // ns per prompt token squared
+  double k = 0;              // ns per sequence
+  double v = 0;              // ns per decode row
+  double s = 0;              // ns per step that drafts
+  double p = 0;              // ns per sequence that drafts
+  int64_t attended_max = 0;  // tokens; given, not fitted. 0: g says nothing
 
   int64_t predict_ns(const StepShape& shape) const;
   // Time that one more chunk adds to a step.
@@ -66,7 +76,8 @@ struct StepSample {
   int64_t measured_ns = 0;
 };
 
-// Non-negative least squares of relative errors. With fewer than two samples the prior comes back.
+// Non-negative least squares of relative errors, from the prior's `attended_max`. With fewer than two samples the prior
+// comes back.
 StepTime fit_step_time(std::span<const StepSample> samples, const StepTime& prior);
 
 // Online refit: exponentially forgetting normal equations, bounded distance from the profiled curve. A term that
@@ -102,7 +113,7 @@ class StepTimeFit {
   bool is_trusted() const;
   int64_t num_outliers() const { return num_outliers_; }
 
-  static constexpr int kNumTerms = 9;
+  static constexpr int kNumTerms = 11;
   using Terms = std::array<double, kNumTerms>;
 
  private:

@@ -11,7 +11,18 @@
 namespace deepinfer {
 namespace {
 
-const StepTime kTruth{.a = 4e6, .b = 12e3, .w = 9e3, .d = 0.011, .e = 0.006, .k = 2e4, .v = 9e4, .s = 2e6, .p = 1.1e5};
+const StepTime kTruth{.a = 4e6,
+                      .r = 1e6,
+                      .b = 12e3,
+                      .w = 9e3,
+                      .g = 2,
+                      .d = 0.011,
+                      .e = 0.006,
+                      .k = 2e4,
+                      .v = 9e4,
+                      .s = 2e6,
+                      .p = 1.1e5,
+                      .attended_max = 2048};
 
 StepShape random_shape(Rng& rng) {
   StepShape shape;
@@ -49,8 +60,10 @@ TEST(StepTime, LargestChunkFitsAndOneMoreDoesNot) {
     const StepTime curve{.a = 1e6,
                          .b = 1e4 * rng.uniform(),
                          .w = rng.below(2) ? 0 : 1e4 * rng.uniform(),
+                         .g = rng.below(2) ? 0 : 2 * rng.uniform(),
                          .d = rng.below(2) ? 0 : 0.05 * rng.uniform(),
-                         .e = rng.below(2) ? 0 : 0.02 * rng.uniform()};
+                         .e = rng.below(2) ? 0 : 0.02 * rng.uniform(),
+                         .attended_max = static_cast<int64_t>(1 + rng.below(4096))};
     const double used = 2e8 * rng.uniform(), budget = 2e8 * rng.uniform();
     const int64_t context = static_cast<int64_t>(rng.below(1 << 20)),
                   n_max = 1 + static_cast<int64_t>(rng.below(1 << 20));
@@ -61,6 +74,16 @@ TEST(StepTime, LargestChunkFitsAndOneMoreDoesNot) {
     if (n > 0) { ASSERT_LE(curve.chunk_ns({n, context, place.decoder_begin}), budget - used); }
     if (n < n_max) { ASSERT_GT(curve.chunk_ns({n + 1, context, place.decoder_begin}), budget - used); }
   }
+}
+
+TEST(StepTime, ATokenAttendsToAllBeforeItUpToWhatSelectionKeeps) {
+  for (const int64_t attended_max : {0, 1, 5, 40, 1000})
+    for (const int64_t context : {0, 1, 4, 39, 200})
+      for (const int64_t num_tokens : {0, 1, 7, 300}) {
+        double sum = 0;
+        for (int64_t i = context; i < context + num_tokens; ++i) sum += static_cast<double>(std::min(i, attended_max));
+        EXPECT_EQ((ChunkShape{num_tokens, context}.num_attended(attended_max)), sum);
+      }
 }
 
 TEST(StepTime, APromptTakesWhatItsChunksTake) {
@@ -80,9 +103,10 @@ TEST(StepTime, FitRecoversASyntheticCurveFromNoisySamples) {
   Rng rng(11);
   std::vector<StepSample> samples;
   for (int i = 0; i < 400; ++i) samples.push_back(noisy_sample(rng, kTruth, 0.02));
-  const StepTime fitted = fit_step_time(samples, {});
+  const StepTime fitted = fit_step_time(samples, {.attended_max = kTruth.attended_max});
   EXPECT_LT(mean_error(fitted, kTruth, 99), 0.015);
-  for (const double x : {fitted.a, fitted.b, fitted.w, fitted.d, fitted.e, fitted.k, fitted.v, fitted.s, fitted.p})
+  for (const double x :
+       {fitted.a, fitted.r, fitted.b, fitted.g, fitted.w, fitted.d, fitted.e, fitted.k, fitted.v, fitted.s, fitted.p})
     EXPECT_GE(x, 0);
 }
 
@@ -136,7 +160,8 @@ TEST(StepTimeFit, StaysMonotoneWhateverIsMeasured) {
                                            : static_cast<int64_t>(rng.below(2'000'000'000));
       fit.add(random_shape(rng), measured);
       const StepTime c = rng.below(2) ? fit.curve() : fit.curve_now();
-      for (const double x : {c.a, c.b, c.w, c.d, c.e, c.k, c.v, c.s, c.p}) ASSERT_TRUE(std::isfinite(x) && x >= 0);
+      for (const double x : {c.a, c.r, c.b, c.g, c.w, c.d, c.e, c.k, c.v, c.s, c.p})
+        ASSERT_TRUE(std::isfinite(x) && x >= 0);
     }
   }
 }

@@ -42,8 +42,9 @@ class DraftWorth {
   // Tokens per time with drafts over those without; 1 where the curve knows nothing.
   double worth(const StepTime& curve, int64_t num_decoding) const {
     const double num = static_cast<double>(num_decoding);
-    const double without_ns = curve.a + (curve.k + curve.v) * num;
-    const double with_ns = without_ns + curve.s + (curve.p + curve.v * mean_verified_) * num;
+    const double rows_ns = (curve.k + curve.v) * num;
+    const double without_ns = curve.a + (num_decoding > 1 ? curve.r : 0) + rows_ns;
+    const double with_ns = curve.a + curve.r + rows_ns + curve.s + (curve.p + curve.v * mean_verified_) * num;
     return with_ns > 0 ? mean_tokens_ * without_ns / with_ns : 1.0;
   }
   int64_t num_rests() const { return num_rests_; }

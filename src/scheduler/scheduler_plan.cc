@@ -107,7 +107,7 @@ void Scheduler::choose_verify_lengths(Batch& batch) {
 double Scheduler::decode_ns() const {
   const StepTime& curve = fit_.curve();
   const double num_decoding = static_cast<double>(decoding_.size());
-  double ns = curve.a + (curve.k + curve.v) * num_decoding;
+  double ns = curve.a + (num_decoding > 1 || step_drafts_ ? curve.r : 0) + (curve.k + curve.v) * num_decoding;
   if (!step_drafts_) return ns;
   const auto num_drafting = std::ranges::count_if(decoding_, [this](const Sequence* s) { return drafts(*s); });
   return ns + (num_drafting > 0 ? curve.s : 0) + curve.p * static_cast<double>(num_drafting);

@@ -19,6 +19,14 @@ struct StepKind {
   bool drafts = false;  // behind the decode rows
 };
 
+// Tokens behind which selection keeps as many as ever, whatever came before: those of the source that keeps fewest.
+int64_t attended_max(const ModelConfig& config) {
+  int64_t least = 0;
+  for (const int64_t ratio : config.compress_ratios)
+    if (ratio > 0) least = least == 0 ? ratio : std::min(least, ratio);
+  return least * config.index_top_k;
+}
+
 // What stands before the rows of a step has not been computed: it takes the same time whatever is there.
 class Profiler {
  public:
@@ -57,7 +65,7 @@ class Profiler {
       std::ranges::nth_element(times[kind], times[kind].begin() + static_cast<int64_t>(times[kind].size() / 2));
       profile.samples.push_back({shape_of(kinds_[kind]), times[kind][times[kind].size() / 2]});
     }
-    profile.curve = fit_step_time(profile.samples, {});
+    profile.curve = fit_step_time(profile.samples, {.attended_max = attended_max(engine_.config())});
     return profile;
   }
 
