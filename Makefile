@@ -29,6 +29,7 @@ test: test-packages
 # What does not fit into every run: full counts of faults and streams, many generated requests, 60 s of each fuzz target.
 test-long: test-packages lint-packages build
 	FAULTS=long OPENAPI_EXAMPLES=300 scripts/test_sdk $(PROGRAM) -s
+	WHEEL=source scripts/test_python
 	scripts/test_clients $(PROGRAM)
 	scripts/fuzz 60 net protocol
 
