@@ -232,9 +232,8 @@ class Scheduler {
   std::unordered_map<SequenceId, PromptFork, IdHash> forks_;  // by the choice that computed the prompt
   uint64_t next_snapshot_ = 1;
   int64_t snapshot_bytes_ = 0;
-  SurvivalTable live_survivals_;
-  SurvivalTable stale_survivals_;    // of the step before: the verify budget looks at nothing newer
-  std::vector<Sequence*> decoding_;  // scratch of plan
+  SurvivalTable live_survivals_, stale_survivals_;  // the second of the step before: the budget sees nothing newer
+  std::vector<Sequence*> decoding_;                 // scratch of plan
   std::vector<BlockId> fresh_blocks_;
   std::vector<int32_t> verify_lengths_;
   VerifyScratch verify_scratch_;
