@@ -70,7 +70,7 @@ void Scheduler::choose_verify_lengths(Batch& batch) {
   live_survivals_.clear();
   for (const Sequence* s : decoding_) {
     const bool follows = s->num_steps_under_way > 0;
-    const bool knows_nothing = follows && s->confidences.empty() && drafts(*s);
+    const bool knows_nothing = follows && s->confidences.empty() && s->drafts_come;
     if (follows && s->num_foretold > 0)
       live_survivals_.add_foretold(std::min({s->num_foretold, options_.num_drafts, drafts_wanted(*s)}));
     else if (knows_nothing) live_survivals_.add_certain(std::min(options_.num_drafts, drafts_wanted(*s)));
@@ -153,6 +153,7 @@ void Scheduler::note_planned(Sequence& s, const Planned& planned) {
   s.num_coming_tokens += planned.num_coming;
   ++s.num_steps_under_way;
   s.last_step = step_ + 1;
+  s.drafts_come = planned.drafts;
 }
 
 void Scheduler::add_decode_rows(Batch& batch, Sequence& s, int64_t num_drafts) {

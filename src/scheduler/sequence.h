@@ -93,6 +93,7 @@ struct Sequence {
   int64_t num_coming_tokens = 0;     // output tokens that those steps give at least
   int32_t num_steps_under_way = 0;   // steps that have rows of it: until they are committed nothing of it is freed
   uint64_t last_step = 0;            // planned last
+  bool drafts_come = false;          // behind the tokens of that step
   int64_t num_published_blocks = 0;
   TailBytes tail;                           // that its first rows go on behind
   bool behind_fast_replay = false;          // what it computes must not serve exact requests
