@@ -49,19 +49,20 @@ void MaskMaker::make(StateId state, Row row) {
   const std::vector<Machine::Item> items = machine_.items(state);
   const bool is_wide = items.size() > kItemsMax;
   for (const Tier& tier : index_.tiers()) {
+    const bool has_plain = takes_all_plain(items, tier);
     if (is_wide) {
       const Key key = key_of(state, tier, kUnion);
       if (!add_cached(key, row)) {
         Mask all;
         all.words.resize(row.size(), 0);
         std::vector<Key> inner;
-        for (const Machine::Item& item : items) add_item(item, tier, all.words, inner);
+        for (const Machine::Item& item : items) add_item(item, tier, has_plain, all.words, inner);
         if (is_cut_) return;
         unite(row, remember(key, std::move(all)));
       }
       keys.push_back(key);
     } else {
-      for (const Machine::Item& item : items) add_item(item, tier, row, keys);
+      for (const Machine::Item& item : items) add_item(item, tier, has_plain, row, keys);
     }
   }
   if (is_cut_) return;
@@ -71,7 +72,23 @@ void MaskMaker::make(StateId state, Row row) {
   parts_[state] = std::move(keys);
 }
 
-void MaskMaker::add_item(const Machine::Item& item, const Tier& tier, Row row, std::vector<Key>& keys) {
+// Takes plain characters without end, or as many as a token has.
+bool MaskMaker::absorbs_plain(RegexId text, const Tier& tier) {
+  return machine_.program().regexes.num_absorbed(text, TokenIndex::plain_chars()) >= tier.plain_masks.size();
+}
+
+// Whether one of several items allows every plain token, as one of an object's classes of keys tends to: then nobody
+// has to look which of them the others allow.
+bool MaskMaker::takes_all_plain(const std::vector<Machine::Item>& items, const Tier& tier) {
+  return items.size() > 1 && std::ranges::any_of(items, [&](const Machine::Item& item) {
+           const auto body = machine_.string_body(item);
+           return body && machine_.alone(item, tier.token_bytes_max) != Machine::kDead &&
+                  absorbs_plain(machine_.program().regexes.saturated(body->text, tier.token_bytes_max), tier);
+         });
+}
+
+// `has_plain`: another item allows all plain tokens.
+void MaskMaker::add_item(const Machine::Item& item, const Tier& tier, bool has_plain, Row row, std::vector<Key>& keys) {
   if (!goes_on()) return;
   const GrammarNode::Kind kind = machine_.program().nodes[item.node].kind;
   if (kind == GrammarNode::Kind::kAccept || kind == GrammarNode::Kind::kTokens) return;
@@ -81,7 +98,9 @@ void MaskMaker::add_item(const Machine::Item& item, const Tier& tier, Row row, s
   const auto body = machine_.string_body(item);
   if (!body) return add_part(key_of(alone, tier, kAll), row, keys, [&] { compute_all(alone, tier); });
   const RegexId text = machine_.program().regexes.saturated(body->text, cap);
-  add_part(key_of(text, tier, kInside), row, keys, [&] { compute_inside(text, tier); });
+  const bool is_rest = has_plain && !absorbs_plain(text, tier);
+  add_part(key_of(text, tier, is_rest ? kInsideRest : kInside), row, keys,
+           [&] { compute_inside(text, tier, is_rest); });
   if (body->after == Machine::kDead) return;
   add_part(key_of(alone, tier, kClosing), row, keys, [&] { compute_closing(*body, text, tier); });
 }
@@ -172,7 +191,7 @@ void MaskMaker::compute_all(StateId state, const Tier& tier) {
   walk_bytes(tier.all, state, [&](TokenId id) { found_.add(id); });
 }
 
-void MaskMaker::compute_inside(RegexId text, const Tier& tier) {
+void MaskMaker::compute_inside(RegexId text, const Tier& tier, bool has_plain) {
   RegexPool& regexes = machine_.program().regexes;
   const auto goes_on = [&] { return this->goes_on(); };
   const auto add_plain = [&](const CharTrie& trie) {
@@ -200,7 +219,7 @@ void MaskMaker::compute_inside(RegexId text, const Tier& tier) {
       std::min<size_t>(regexes.num_absorbed(text, TokenIndex::plain_chars()), tier.plain_masks.size());
   if (absorbed == tier.plain_masks.size() || (absorbed > 0 && regexes.is_repeat(text)))
     found_.base = &tier.plain_masks[absorbed - 1];
-  else add_plain(tier.plain);
+  else if (!has_plain) add_plain(tier.plain);
   add(tier.rest);
 }
 

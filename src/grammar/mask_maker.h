@@ -42,9 +42,9 @@ class MaskMaker {
     std::list<Key>::iterator place;
     size_t num_bytes() const { return words.capacity() * 4 + 112; }
   };
-  enum Part : Key { kAll = 0, kInside = 1, kClosing = 2, kUnion = 3 };
+  enum Part : Key { kAll = 0, kInside = 1, kClosing = 2, kUnion = 3, kInsideRest = 4 };
   Key key_of(uint32_t what, const Tier& tier, Part part) const {
-    return Key{what} << 3 | (&tier == &index_.tiers()[1] ? 4u : 0u) | part;
+    return Key{what} << 4 | (&tier == &index_.tiers()[1] ? 8u : 0u) | part;
   }
 
   // What a part allows while it is computed; most parts allow few tokens.
@@ -55,7 +55,9 @@ class MaskMaker {
   };
   void make(StateId state, Row row);
   bool goes_on();  // false: cut short
-  void add_item(const Machine::Item& item, const Tier& tier, Row row, std::vector<Key>& keys);
+  bool absorbs_plain(RegexId text, const Tier& tier);
+  bool takes_all_plain(const std::vector<Machine::Item>& items, const Tier& tier);
+  void add_item(const Machine::Item& item, const Tier& tier, bool has_plain, Row row, std::vector<Key>& keys);
   bool add_cached(Key key, Row row);
   static void unite(Row row, const Mask& mask);
   // Adds what `compute` finds, and keeps it.
@@ -64,7 +66,7 @@ class MaskMaker {
   Mask& remember(Key key, Mask mask);
 
   void compute_all(StateId state, const Tier& tier);
-  void compute_inside(RegexId text, const Tier& tier);
+  void compute_inside(RegexId text, const Tier& tier, bool has_plain);
   void compute_closing(const Machine::StringBody& body, RegexId text, const Tier& tier);
   void find_names(const Machine::StringBody& body, const CharTrie& trie, size_t node, uint32_t begin, uint32_t end,
                   uint32_t depth, std::vector<TokenId>& out) const;
