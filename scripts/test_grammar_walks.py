@@ -167,7 +167,7 @@ def run_lines(program, action, lines, *options):
             given.write(json.dumps(line, ensure_ascii=False) + "\n")
         given.seek(0)
         done = subprocess.run([program, "grammar", action, *options], stdin=given, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.split("\n") if line]  # not splitlines(): U+2028 is text
 
 
 class Repeated(Exception):
