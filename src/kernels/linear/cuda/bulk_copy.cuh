@@ -62,7 +62,7 @@ __device__ inline void copy_bulk_to_cluster(void* to, const void* from, uint32_t
 
 // 16, 8 or 4 bytes by one thread, around the L1 cache where the size allows.
 __device__ inline void copy_16(void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
 }
 __device__ inline void copy_8(void* to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address(to)), "l"(from) : "memory");
