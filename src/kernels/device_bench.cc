@@ -185,18 +185,19 @@ class DeviceBench {
     add_product(fmt::format("experts fp4, {} experts, {} rows each", num_experts, rows_each), time, estimate(params));
   }
 
-  // Decode: every token of another lane, 128 window rows and 512 selected entries.
-  void attention(int64_t tokens) {
+  // 128 window rows and 512 selected entries a token; decode: every token of another lane, else all of one.
+  void attention(int64_t tokens, bool is_decode) {
     constexpr int64_t kHeads = 64, kHeadDim = 512, kWindow = 128, kSelected = 512, kEntries = 4096, kSlots = 192;
     constexpr int64_t kRing = 528, kGlobal = 288, kPerBlock = 64, kBlocks = kEntries / kPerBlock;
-    const Buffer<uint8_t> q = bytes(2 * tokens * kHeads * kHeadDim), ring = scales(tokens * kSlots * kRing),
-                          plane = scales(tokens * kEntries * kGlobal);
+    const int64_t num_lanes = is_decode ? tokens : 1;
+    const Buffer<uint8_t> q = bytes(2 * tokens * kHeads * kHeadDim), ring = bytes(num_lanes * kSlots * kRing),
+                          plane = bytes(num_lanes * kEntries * kGlobal);
     std::vector<int32_t> lane, end, fresh, selected, blocks;
     for (int64_t t = 0; t < tokens; ++t) {
-      lane.push_back(static_cast<int32_t>(t)), end.push_back(100000), fresh.push_back(0);
+      lane.push_back(static_cast<int32_t>(t % num_lanes)), end.push_back(100000), fresh.push_back(0);
       for (int64_t e = 0; e < kSelected; ++e) selected.push_back(static_cast<int32_t>(e * (kEntries / kSelected)));
-      for (int64_t b = 0; b < kBlocks; ++b) blocks.push_back(static_cast<int32_t>(t * kBlocks + b));
     }
+    for (int64_t b = 0; b < num_lanes * kBlocks; ++b) blocks.push_back(static_cast<int32_t>(b));
     const Buffer<int32_t> lanes = table(lane), ends = table(end), fresh_rows = table(fresh), list = table(selected),
                           block_table = table(blocks);
     const Buffer<float> sink = table(std::vector<float>(kHeads, 0.f));
@@ -211,18 +212,19 @@ class DeviceBench {
         .num_fresh = {fresh_rows.data(), {tokens}},
         .ring = {ring.data(), kSlots * kRing, kRing, kSlots},
         .selected = {list.data(), {tokens, kSelected}},
-        .global = {plane.data(), kPerBlock * kGlobal, kGlobal, kPerBlock, {block_table.data(), {tokens, kBlocks}}},
+        .global = {plane.data(), kPerBlock * kGlobal, kGlobal, kPerBlock, {block_table.data(), {num_lanes, kBlocks}}},
         .out = {out.data(), {tokens, kHeads, kHeadDim}}};
     const double time = seconds(4, [&](int) { kernels_.sparse_attention(context(), params); });
     params.window_end.data = end.data(), params.selected.data = selected.data();
-    add(fmt::format("attention, {} tokens x 640 entries", tokens), time, estimate(params));
+    add_product(fmt::format("attention, {} tokens x 640 entries, {}", tokens, is_decode ? "decode" : "prefill"), time,
+                estimate(params));
   }
 
   void selection(int64_t tokens, int64_t entries) {
     constexpr int64_t kHeads = 32, kDim = 128, kRow = 68, kPerBlock = 64;
     const int64_t blocks = entries / kPerBlock;
     const Buffer<uint8_t> q = bytes(2 * tokens * kHeads * kDim), weight = bytes(2 * tokens * kHeads),
-                          keys = scales(entries * kRow);
+                          keys = bytes(entries * kRow);
     std::vector<int32_t> block_list;
     for (int64_t b = 0; b < blocks; ++b) block_list.push_back(static_cast<int32_t>(b));
     const std::vector<int32_t> lane(static_cast<size_t>(tokens), 0),
@@ -233,6 +235,7 @@ class DeviceBench {
     IndexScoresParams params{.q = {reinterpret_cast<const bf16*>(q.data()), {tokens, kHeads, kDim}},
                              .weight = {reinterpret_cast<const bf16*>(weight.data()), {tokens, kHeads}},
                              .weight_scale = 0.0156f,
+                             .rounding = ScoreRounding::kReference,
                              .keys = {keys.data(),
                                       kPerBlock * kRow,
                                       kRow,
@@ -247,7 +250,7 @@ class DeviceBench {
                     .out = {picked.data(), {tokens, 512}}};
     const double pick_time = seconds(2, [&](int) { kernels_.top_k(context(), pick); });
     params.num_visible.data = pick.num_visible.data = visible.data();
-    add(fmt::format("index scores, {} tokens x {} keys", tokens, entries), score_time, estimate(params));
+    add_product(fmt::format("index scores, {} tokens x {} keys", tokens, entries), score_time, estimate(params));
     add(fmt::format("top 512, {} tokens x {} scores", tokens, entries), pick_time, estimate(pick));
   }
 
@@ -305,6 +308,14 @@ void products(DeviceBench& bench, bool quick) {
   }
 }
 
+void attention_side(DeviceBench& bench) {
+  for (const int64_t tokens : {1, 8, 64, 264, 512}) bench.attention(tokens, true);
+  if (!bench.is_exact()) bench.attention(4096, false);
+  for (const int64_t entries : {65536, 262144, 1048576}) bench.selection(1, entries);
+  bench.selection(64, 65536);
+  for (const int64_t tokens : {1, 64, 264, 512}) bench.streams(tokens);
+}
+
 }  // namespace
 
 Status bench_device(const BenchOptions& options, BenchReport& report) {
@@ -324,11 +335,10 @@ Status bench_device(const BenchOptions& options, BenchReport& report) {
     products(bench, options.quick);
   }
   if (options.extra.contains("products")) return device.value()->wait();  // --set products=1: these alone
-  bench.use(exact, "");
-  for (const int64_t tokens : {1, 8, 64, 512}) bench.attention(tokens);
-  for (const int64_t entries : {65536, 262144}) bench.selection(1, entries);
-  bench.selection(64, 65536);
-  for (const int64_t tokens : {1, 64, 512}) bench.streams(tokens);
+  for (const KernelTable* kernels : {&exact, &tensor}) {
+    bench.use(*kernels, kernels == &exact ? "" : ", tensor cores");
+    attention_side(bench);
+  }
   return device.value()->wait();
 }
 

@@ -14,7 +14,7 @@ void index_scores_ref(const ExecutionContext& context, const IndexScoresParams& 
 void index_scores_avx2(const ExecutionContext& context, const IndexScoresParams& params);
 void index_scores_avx512(const ExecutionContext& context, const IndexScoresParams& params);
 void index_scores_vnni(const ExecutionContext& context, const IndexScoresParams& params);
-extern const Launch<IndexScoresParams> kIndexScoresCuda;
+extern const Launch<IndexScoresParams> kIndexScoresCuda, kIndexScoresTensorCuda;
 
 static Status check_entries(const IndexScoresParams& p) {
   if (p.candidates.data) {
@@ -67,7 +67,8 @@ KernelRows<IndexScoresParams> index_scores_rows() {
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", index_scores_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", index_scores_avx512},
       {"cpu/vnni", Backend::kCpu, CpuLevel::kVnni, "avx512 vnni vbmi", index_scores_vnni},
-      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kIndexScoresCuda}};
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kIndexScoresCuda},
+      {"cuda/sm90_tensor", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kIndexScoresTensorCuda, false}};
   return kRows;
 }
 

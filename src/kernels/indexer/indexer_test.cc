@@ -155,4 +155,44 @@ TEST(IndexScores, EveryRowEqualsTheReferenceWhateverTheScales) {
   }
 }
 
+// The widths that tensor rows are made for: tokens of one lane in runs of every length, lists of candidates, and a
+// token the same alone and among others. Rounded scores of such rows may be a step off where sums meet a rounding
+// border.
+TEST(IndexScores, EveryRowAgreesAtTheReleasedWidths) {
+  Rng rng(65);
+  const int64_t tokens = 13, entries = 500, blocks = 9;
+  Case c(rng, tokens, 32, 128, entries, 64);
+  c.lane = {0, 0, 0, 1, 0, 1, 1, 1, 1, 1, 1, 0, 0};
+  std::vector<int32_t> candidates;
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int32_t b = 0; b < blocks; ++b)
+      candidates.push_back(b * 7 * 8 < c.num_visible[static_cast<size_t>(t)] && b < 8 ? b * 7 : kNoEntry);
+  for (const bool lists : {false, true}) {
+    const int64_t width = lists ? blocks * 8 : entries;
+    const auto scores_of = [&](const auto& row, const ExecutionContext& context, int64_t first, int64_t count) {
+      std::vector<float> scores(static_cast<size_t>(count * width), -7.f);
+      IndexScoresParams p = c.params(scores, ScoreRounding::kReference);
+      p.q = p.q.rows(first, first + count), p.weight = p.weight.rows(first, first + count);
+      p.lane = p.lane.rows(first, first + count), p.num_visible = p.num_visible.rows(first, first + count);
+      if (lists) p.candidates = {candidates.data() + first * blocks, {count, blocks}}, p.candidate_block_size = 8;
+      p.scores = {scores.data(), {count, width}};
+      EXPECT_TRUE(check(p).ok()) << check(p).message();
+      row.launch(context, p);
+      std::vector<bf16> rounded;
+      for (const float s : scores) rounded.push_back(to_bf16(s));
+      return rounded;
+    };
+    std::vector<bf16> expected;
+    on_every_row<IndexScoresParams>(index_scores_rows(), [&](const auto& row, const ExecutionContext& context) {
+      const auto all = scores_of(row, context, 0, tokens);
+      if (expected.empty()) expected = all;
+      if (row.is_exact) EXPECT_EQ(all, expected);
+      else expect_near_exact(all, expected);
+      for (const int64_t t : {3, 9})
+        EXPECT_EQ(scores_of(row, context, t, 1),
+                  std::vector<bf16>(all.begin() + t * width, all.begin() + (t + 1) * width));
+    });
+  }
+}
+
 }  // namespace deepinfer

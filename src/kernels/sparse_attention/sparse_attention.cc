@@ -14,7 +14,7 @@ void sparse_attention_ref(const ExecutionContext& context, const SparseAttention
 void sparse_attention_avx2(const ExecutionContext& context, const SparseAttentionParams& params);
 void sparse_attention_avx512(const ExecutionContext& context, const SparseAttentionParams& params);
 void sparse_attention_bf16(const ExecutionContext& context, const SparseAttentionParams& params);
-extern const Launch<SparseAttentionParams> kSparseAttentionCuda;
+extern const Launch<SparseAttentionParams> kSparseAttentionCuda, kSparseAttentionTensorCuda;
 
 static Status check_block_begins(const SparseAttentionParams& p) {
   for (int64_t t = 0; p.block_rows > 0 && t < p.q.size[0]; ++t)
@@ -97,7 +97,8 @@ KernelRows<SparseAttentionParams> sparse_attention_rows() {
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", sparse_attention_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", sparse_attention_avx512},
       {"cpu/bf16", Backend::kCpu, CpuLevel::kBf16, "avx512 vnni vbmi bf16", sparse_attention_bf16},
-      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kSparseAttentionCuda}};
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kSparseAttentionCuda},
+      {"cuda/sm90_tensor", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kSparseAttentionTensorCuda, false}};
   return kRows;
 }
 

@@ -221,6 +221,57 @@ TEST(SparseAttention, EveryRowEqualsTheReferenceFromFlatToSharp) {
   }
 }
 
+// The widths that tensor rows are made for, with lists from empty to full, one or more heads short of a tile; a token's
+// result is the same alone and among others.
+TEST(SparseAttention, EveryRowAgreesAtTheReleasedWidths) {
+  Rng rng(105);
+  const int64_t head_dim = 512, tokens = 5, top_k = 192;
+  const int window = 128;
+  Caches caches(rng, head_dim, 300, 400, 192, 64);
+  for (const auto& [heads, block_rows] : {std::pair<int64_t, int>{64, 0}, {64, 5}, {70, 0}}) {
+    const auto q = random_bf16(rng, tokens * heads * head_dim, 1.f);
+    const auto sink = random_f32(rng, heads, 1.f);
+    const std::vector<int32_t> lane = {0, 1, 0, 0, 1}, end = {3, 230, 2, 0, 290}, fresh_count(tokens, 0),
+                               block_begin(tokens, 1);
+    std::vector<int32_t> selected;
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t i = 0; i < top_k; ++i)
+        selected.push_back(i < t * 48 - (t == 3) * 144 ? static_cast<int32_t>(2 * i + t) : kNoEntry);
+    std::vector<uint8_t> fresh;
+    for (int64_t i = 0; i < 8; ++i)
+      fresh.insert(fresh.end(), caches.window_row(0, 40 + i), caches.window_row(0, 40 + i) + caches.window_bytes());
+    caches.write_ring(1, 98, 290);
+    caches.write_ring(0, 0, 3);
+    const auto params = [&](std::vector<bf16>& out, int64_t first, int64_t count) {
+      const auto rows = [&](const std::vector<int32_t>& v) {
+        return View<const int32_t, dim::tokens>(v.data() + first, {count});
+      };
+      return SparseAttentionParams{.q = {q.data() + first * heads * head_dim, {count, heads, head_dim}},
+                                   .sink = {sink.data(), heads},
+                                   .scale = 0.0442f,
+                                   .window = window,
+                                   .lane = rows(lane),
+                                   .window_end = rows(end),
+                                   .num_fresh = rows(fresh_count),
+                                   .fresh = {fresh.data(), {8, caches.window_bytes()}},
+                                   .ring = caches.ring,
+                                   .selected = {selected.data() + first * top_k, {count, top_k}},
+                                   .global = caches.global,
+                                   .block_rows = block_rows,
+                                   .block_begin = rows(block_begin),
+                                   .out = {out.data(), {count, heads, head_dim}}};
+    };
+    expect_rows_agree(sparse_attention_rows(), std::vector<bf16>(q.size()),
+                      [&](auto& out) { return params(out, 0, tokens); });
+    on_every_row<SparseAttentionParams>(sparse_attention_rows(), [&](const auto& row, const ExecutionContext& context) {
+      std::vector<bf16> all(q.size()), alone(static_cast<size_t>(heads * head_dim));
+      row.launch(context, params(all, 0, tokens));
+      row.launch(context, params(alone, 4, 1));
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), all.begin() + 4 * heads * head_dim));
+    });
+  }
+}
+
 // Bounded replay: positions below window_begin are missing, never read.
 TEST(SparseAttention, PositionsBelowWindowBeginAreMissing) {
   Rng rng(102);

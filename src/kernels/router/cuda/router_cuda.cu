@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+
 #include "kernels/lanes/cuda/lane_sum.cuh"
 #include "kernels/lanes/cuda/launch.cuh"
 #include "kernels/lanes/exponential.h"
@@ -36,48 +38,56 @@ __device__ Best better(Best a, Best b) {
   return b.ranking > a.ranking || (!(a.ranking > b.ranking) && b.expert < a.expert) ? b : a;
 }
 
-__device__ Best best_expert(const float* ranking, const uint8_t* taken, int experts) {
-  Best best{0, -1};
-  for (int e = static_cast<int>(threadIdx.x); e < experts; e += 32)
-    if (!taken[e]) best = better(best, {ranking[e], e});
+// The best of a warp's threads, each with the best of its own; all get it.
+__device__ Best best_of_warp(Best best) {
   for (int half = 16; half > 0; half /= 2)
     best = better(best, {__shfl_xor_sync(0xFFFFFFFFu, best.ranking, half),
                          __shfl_xor_sync(0xFFFFFFFFu, best.expert, half)});
   return best;
 }
+__device__ Best best_of_mine(const float* ranking, const uint8_t* taken, int experts) {
+  Best best{0, -1};
+  for (int e = static_cast<int>(threadIdx.x); e < experts; e += 32)
+    if (!taken[e]) best = better(best, {ranking[e], e});
+  return best;
+}
 
-// A warp routes one token.
+// A block routes one token: all threads score, one warp chooses. Only the thread that had the last choice looks again.
 __global__ void router_kernel(RouterParams p) {
   extern __shared__ float shared[];
   const int64_t t = blockIdx.x;
   const int experts = static_cast<int>(p.logits.size[1]), choices = static_cast<int>(p.expert.size[1]);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   float* scores = shared;
   float* ranking = shared + experts;
   uint8_t* taken = reinterpret_cast<uint8_t*>(shared + 2 * experts);
-  for (int e = static_cast<int>(threadIdx.x); e < experts; e += 32)
-    scores[e] = score_of(p.score, p.logits(t, e) / p.temperature);
-  __syncwarp();
-  if (p.score == RouterScore::kSoftmax) softmax(scores, experts);
+  for (int e = thread; e < experts; e += threads) scores[e] = score_of(p.score, p.logits(t, e) / p.temperature);
+  __syncthreads();
+  if (p.score == RouterScore::kSoftmax && thread < 32) softmax(scores, experts);
+  __syncthreads();
   const bool is_image = p.is_image.data && p.is_image(t) && !p.image_bias.empty();
   const F32Vector& bias = is_image ? p.image_bias : p.bias;
-  __syncwarp();
-  for (int e = static_cast<int>(threadIdx.x); e < experts; e += 32) {
+  for (int e = thread; e < experts; e += threads) {
     ranking[e] = scores[e] + (bias.empty() ? 0.f : bias[e]);
     taken[e] = 0;
   }
-  __syncwarp();
+  __syncthreads();
+  if (thread >= 32) return;
   float sum = 0;
+  Best mine = best_of_mine(ranking, taken, experts);
   for (int c = 0; c < choices; ++c) {
-    const Best best = best_expert(ranking, taken, experts);
-    if (threadIdx.x == 0) {
+    const Best best = best_of_warp(mine);
+    sum += scores[best.expert];
+    if (best.expert % 32 == thread) {
       taken[best.expert] = 1;
       p.expert(t, c) = best.expert;
+      p.weight(t, c) = scores[best.expert];
+      mine = best_of_mine(ranking, taken, experts);
     }
-    sum += scores[best.expert];
-    __syncwarp();
   }
-  for (int c = static_cast<int>(threadIdx.x); c < choices; c += 32) {
-    float weight = scores[p.expert(t, c)];
+  __syncwarp();
+  for (int c = thread; c < choices; c += 32) {
+    float weight = p.weight(t, c);
     if (p.normalize && choices > 1) weight /= sum + 1e-20f;
     p.weight(t, c) = weight * p.routed_scale;
   }
@@ -87,7 +97,8 @@ void router_cuda(const ExecutionContext& context, const RouterParams& p) {
   if (p.logits.size[0] == 0) return;
   const int64_t shared = p.logits.size[1] * (2 * static_cast<int64_t>(sizeof(float)) + 1);
   allow_shared_memory(router_kernel, shared);
-  router_kernel<<<num_blocks(p.logits.size[0], 1), 32, shared, stream_of(context)>>>(p);
+  const unsigned threads = std::min(num_blocks(p.logits.size[1], 32) * 32, 512u);
+  router_kernel<<<num_blocks(p.logits.size[0], 1), threads, shared, stream_of(context)>>>(p);
   context.device->launched("router");
 }
 

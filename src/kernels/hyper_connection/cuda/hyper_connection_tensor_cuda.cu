@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// Mixing of four streams on tensor cores. The fp32 matrix is three bf16 matrices that add up to it exactly, so only the
+// order of the sums differs from the reference. A warp holds 64 columns of all 24 rows in registers and passes over the
+// tokens, 16 at a time; a block adds its warps' sums in order, a second kernel the blocks' sums. Splits depend on the
+// matrix alone: a token's result depends on nothing but the token.
+#include <cuda_bf16.h>
+
+#include "kernels/hyper_connection/hyper_connection.h"
+#include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/lanes/exponential.h"
+#include "kernels/linear/cuda/tensor_tile.cuh"
+
+namespace deepinfer {
+
+extern const Launch<StreamMixParams> kStreamMixCuda;
+
+namespace {
+
+constexpr int kStreams = 4, kOut = (2 + kStreams) * kStreams, kSums = kOut + 1;  // the last: of the squares
+constexpr int kWarps = 8, kThreads = 32 * kWarps, kWarpColumns = 64, kColumns = kWarps * kWarpColumns;
+constexpr int kTokens = 16, kTiles = kOut / 8, kParts = 3;
+
+// Two floats as three pairs of bf16.
+__device__ void split_pair(float first, float second, uint32_t (&parts)[kParts]) {
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    parts[i] = *reinterpret_cast<const uint32_t*>(&pair);
+    first -= __low2float(pair), second -= __high2float(pair);
+  }
+}
+
+// Columns of a block of 32 stand in the instruction's order: thread c of four has columns 8 c .. 8 c + 7 of it.
+struct Matrix {
+  uint32_t pairs[2][kTiles][4][kParts];  // [block of 32][8 rows][pair of columns]
+
+  __device__ void load(const StreamMixParams& p, int64_t column, int g, int c) {
+#pragma unroll
+    for (int block = 0; block < 2; ++block)
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const auto* row = reinterpret_cast<const float4*>(p.fn.row(8 * tile + g) + column + 32 * block + 8 * c);
+        const float4 low = row[0], high = row[1];
+        split_pair(low.x, low.y, pairs[block][tile][0]);
+        split_pair(low.z, low.w, pairs[block][tile][1]);
+        split_pair(high.x, high.y, pairs[block][tile][2]);
+        split_pair(high.z, high.w, pairs[block][tile][3]);
+      }
+  }
+};
+
+__device__ float sum_of_squares(uint4 eight) {
+  const uint32_t words[4] = {eight.x, eight.y, eight.z, eight.w};
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float low = __uint_as_float(words[i] << 16), high = __uint_as_float(words[i] & 0xFFFF0000u);
+    sum = __fmaf_rn(high, high, __fmaf_rn(low, low, sum));
+  }
+  return sum;
+}
+
+__device__ uint4 load_eight(const StreamMixParams& p, int64_t t, int64_t column) {
+  return t < p.x.size[0] ? __ldg(reinterpret_cast<const uint4*>(p.x.row(t) + column)) : uint4{};
+}
+
+// sums: [blocks of columns, tokens, kSums].
+__global__ void __launch_bounds__(kThreads) partial_kernel(const __grid_constant__ StreamMixParams p, float* sums) {
+  __shared__ float shared[kWarps][kTokens][kSums + 2];
+  const int warp = static_cast<int>(threadIdx.x) / 32, g = static_cast<int>(threadIdx.x) % 32 / 4,
+            c = static_cast<int>(threadIdx.x) % 4;
+  const int64_t column = int64_t{blockIdx.x} * kColumns + warp * kWarpColumns, first = int64_t{blockIdx.y} * kTokens;
+  Matrix matrix;
+  matrix.load(p, column, g, c);
+  float acc[kTiles][4] = {}, squares[2] = {};
+#pragma unroll
+  for (int block = 0; block < 2; ++block) {
+    const uint4 low = load_eight(p, first + g, column + 32 * block + 8 * c);
+    const uint4 high = load_eight(p, first + 8 + g, column + 32 * block + 8 * c);
+    squares[0] += sum_of_squares(low), squares[1] += sum_of_squares(high);
+    const uint32_t a[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
+#pragma unroll
+    for (int part = kParts - 1; part >= 0; --part)  // the smallest first
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          multiply_16x8x16(acc[tile], a[k], matrix.pairs[block][tile][2 * k][part],
+                           matrix.pairs[block][tile][2 * k + 1][part]);
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    for (int step = 1; step < 4; step *= 2) squares[half] += __shfl_xor_sync(0xFFFFFFFFu, squares[half], step);
+    if (c == 0) shared[warp][g + 8 * half][kOut] = squares[half];
+  }
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) shared[warp][g + i / 2 * 8][8 * tile + 2 * c + i % 2] = acc[tile][i];
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kTokens * kSums; i += kThreads) {
+    const int token = i / kSums, o = i % kSums;
+    if (first + token >= p.x.size[0]) break;
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) sum += shared[w][token][o];
+    sums[(blockIdx.x * p.x.size[0] + first + token) * kSums + o] = sum;
+  }
+}
+
+// sinkhorn.h with all coefficients in the registers of one thread.
+__device__ void sinkhorn_alone(float (&c)[kStreams][kStreams], int iterations, float epsilon) {
+#pragma unroll
+  for (int i = 0; i < kStreams; ++i) {
+    const float highest = fmaxf(fmaxf(c[i][0], c[i][1]), fmaxf(c[i][2], c[i][3]));
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) sum += c[i][j] = exp_in_lanes(c[i][j] - highest);
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) c[i][j] = __fdividef(c[i][j], sum) + epsilon;
+  }
+  for (int step = 0; step < iterations; ++step) {
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      if (step == 0) break;
+      const float by = __fdividef(1.f, c[i][0] + c[i][1] + (c[i][2] + c[i][3]) + epsilon);
+#pragma unroll
+      for (int j = 0; j < kStreams; ++j) c[i][j] *= by;
+    }
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) {
+      const float by = __fdividef(1.f, c[0][j] + c[1][j] + (c[2][j] + c[3][j]) + epsilon);
+#pragma unroll
+      for (int i = 0; i < kStreams; ++i) c[i][j] *= by;
+    }
+  }
+}
+
+// A warp makes the coefficients of one token.
+__global__ void __launch_bounds__(kThreads) coefficients_kernel(const __grid_constant__ StreamMixParams p,
+                                                                const float* sums, int num_parts) {
+  __shared__ float mixed[kWarps][32];
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t t = int64_t{blockIdx.x} * (blockDim.x / 32) + warp, tokens = p.x.size[0];
+  if (t >= tokens) return;
+  float sum = 0;
+  if (lane < kSums) {
+#pragma unroll 20
+    for (int part = 0; part < num_parts; ++part) sum += sums[(part * tokens + t) * kSums + lane];
+  }
+  const float squares = __shfl_sync(0xFFFFFFFFu, sum, kOut);
+  const float inverse = rsqrtf(squares / static_cast<float>(p.fn.in) + p.norm_epsilon);
+  if (lane < kOut) {
+    const int kind = lane < kStreams ? 0 : lane < 2 * kStreams ? 1 : 2;
+    const float z = __fmaf_rn(sum * inverse, p.scale[kind], p.base[lane]);
+    mixed[warp][lane] = z;
+    if (kind == 0) p.pre(t, lane) = sigmoid_in_lanes(z) + p.epsilon;
+    if (kind == 1) p.post(t, lane - kStreams) = 2.f * sigmoid_in_lanes(z);
+  }
+  __syncwarp();
+  if (lane != 0) return;
+  float comb[kStreams][kStreams];
+#pragma unroll
+  for (int i = 0; i < kStreams * kStreams; ++i) comb[i / kStreams][i % kStreams] = mixed[warp][2 * kStreams + i];
+  sinkhorn_alone(comb, p.iterations, p.epsilon);
+#pragma unroll
+  for (int i = 0; i < kStreams * kStreams; ++i) p.comb(t, i / kStreams, i % kStreams) = comb[i / kStreams][i % kStreams];
+}
+
+bool takes(const StreamMixParams& p) {
+  return p.x.size[1] == kStreams && p.fn.in % kColumns == 0 && p.x.stride[0] % 8 == 0 &&
+         (reinterpret_cast<uintptr_t>(p.x.data) | reinterpret_cast<uintptr_t>(p.fn.data)) % 16 == 0;
+}
+
+void stream_mix_tensor_cuda(const ExecutionContext& context, const StreamMixParams& p) {
+  const int64_t tokens = p.x.size[0];
+  if (tokens == 0) return;
+  if (!takes(p)) return kStreamMixCuda(context, p);
+  const Scratch::Frame frame(*context.scratch);
+  const unsigned parts = num_blocks(p.fn.in, kColumns);
+  float* sums = context.scratch->take<float>(parts * tokens * kSums);
+  partial_kernel<<<dim3(parts, num_blocks(tokens, kTokens)), kThreads, 0, stream_of(context)>>>(p, sums);
+  const unsigned warps = tokens <= multiprocessor_count() ? 1 : 4;
+  coefficients_kernel<<<num_blocks(tokens, warps), 32 * warps, 0, stream_of(context)>>>(p, sums, static_cast<int>(parts));
+  context.device->launched("stream_mix");
+}
+
+}  // namespace
+
+extern const Launch<StreamMixParams> kStreamMixTensorCuda = stream_mix_tensor_cuda;
+
+}  // namespace deepinfer
