@@ -12,8 +12,11 @@ namespace deepinfer {
 
 void BenchReport::add(BenchRow row) {
   std::string line = fmt::format("{:<44} {:>12.4g} {:<10}", row.name, row.value, row.unit);
-  if (row.ceiling > 0)
-    line += fmt::format(" {:5.1f}% of {:.4g} ({})", 100 * row.value / row.ceiling, row.ceiling, row.ceiling_name);
+  if (row.ceiling > 0) {
+    const bool is_time = row.unit == "s" || row.unit == "ms" || row.unit == "us" || row.unit == "ns";  // less is better
+    const double share = is_time ? row.ceiling / row.value : row.value / row.ceiling;
+    line += fmt::format(" {:5.1f}% of {:.4g} ({})", 100 * share, row.ceiling, row.ceiling_name);
+  }
   if (row.peer > 0) line += fmt::format("  {} {:.4g} ({:.2f}x)", row.peer_name, row.peer, row.value / row.peer);
   if (!row.note.empty()) line += "  " + row.note;
   std::printf("%s\n", line.c_str());

@@ -25,7 +25,7 @@ struct BenchRow {
   std::string name;  // case, e.g. "fp4 2304x5120 M=1"
   double value = 0;
   std::string unit;          // "GB/s", "tokens/s", "us"
-  double ceiling = 0;        // same unit; 0 = none stated
+  double ceiling = 0;        // same unit, the least for a time; 0 = none stated
   std::string ceiling_name;  // "triad", "fma"
   std::string peer_name;
   double peer = 0;  // same unit; 0 = not run
