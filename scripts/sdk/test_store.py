@@ -162,7 +162,8 @@ def test_an_operator_deletes_a_keys_data_and_pins_hold(tmp_path):
 
     service, admin = start()
     assert hit(service, "k1", **{"x-kv-pin": "on"})["store_miss"] == "never_stored"
-    assert int(figures(admin, "for-admin")["deepinfer_store_pinned_blocks"]) >= NUM_TOKENS // BLOCK
+    # Blocks are written, and pinned, behind the answer.
+    wait_for(lambda: int(figures(admin, "for-admin")["deepinfer_store_pinned_blocks"]) >= NUM_TOKENS // BLOCK)
     hit(service, "k1", user="green")
     hit(service, "k2")
     for fields, status in (({"x-kv-pin": "on"}, 403), ({"x-kv-pin": "maybe"}, 400)):
