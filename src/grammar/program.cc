@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <span>
 
 #include "grammar/machine.h"
 
@@ -39,12 +40,12 @@ void GrammarProgram::find_nullable() {
     for (GrammarNode& node : nodes) {
       if (node.nullable) continue;
       const auto is_nullable = [&](NodeId child) { return nodes[child].nullable; };
-      const auto begin = children.begin() + node.a, end = children.begin() + node.b;
+      const auto parts = [&] { return std::span(children).subspan(node.a, node.b - node.a); };  // of the two lists
       bool now = false;
       switch (node.kind) {
         case GrammarNode::Kind::kRaw: now = regexes.is_nullable(node.a); break;
-        case GrammarNode::Kind::kSequence: now = std::all_of(begin, end, is_nullable); break;
-        case GrammarNode::Kind::kChoice: now = std::any_of(begin, end, is_nullable); break;
+        case GrammarNode::Kind::kSequence: now = std::ranges::all_of(parts(), is_nullable); break;
+        case GrammarNode::Kind::kChoice: now = std::ranges::any_of(parts(), is_nullable); break;
         case GrammarNode::Kind::kRepeat: now = node.b == 0 || nodes[node.a].nullable; break;
         default: break;
       }
