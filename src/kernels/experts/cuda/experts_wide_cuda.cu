@@ -225,7 +225,7 @@ template <typename W>
 void launch_experts(const ExecutionContext& context, const ExpertsParams& p, WideExperts& a) {
   constexpr WeightKind kKind = W::kKind;
   const int hidden = a.table.hidden, inner = a.table.inner;
-  const unsigned blocks = num_multiprocessors() / W::kSharers * W::kSharers;
+  const unsigned blocks = multiprocessor_count() / W::kSharers * W::kSharers;
   launch_overlapped(context, {dim3(1), 256}, places_kernel, p.begin, a.places, W::kTokens);
   auto* panels = context.scratch->take<uint8_t>(a.num_groups * 16 * hidden);
   const PanelActivations x{.x = p.x.data,

@@ -27,11 +27,11 @@ void allow_shared_memory(Function* kernel, int64_t bytes) {
                          static_cast<int>(bytes));
 }
 
-inline int multiprocessor_count() {
+inline unsigned multiprocessor_count() {
   int device = 0, count = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count;
+  return static_cast<unsigned>(count);
 }
 
 }  // namespace deepinfer

@@ -138,7 +138,7 @@ template <typename W, bool kSplits>
 void launch_wide(const ExecutionContext& context, WideLinear& a) {
   const unsigned cluster = kSplits ? static_cast<unsigned>(a.segments) : W::kSharers;
   const unsigned tiles = num_blocks(a.num_rows, W::kTokens) * num_blocks(a.weight.out, kWideOut * W::kSharers);
-  const unsigned most = kSplits ? tiles : num_multiprocessors() / W::kSharers;
+  const unsigned most = kSplits ? tiles : multiprocessor_count() / W::kSharers;
   const unsigned blocks = std::min(tiles, most) * cluster;
   if (!W::kKeepsTotals && a.segments > 1) a.store.data = context.scratch->take<float4>(int64_t{blocks} * 32 * kWideConsumers);
   launch_overlapped(context, {dim3(blocks), kWideThreads, wide_shared_bytes<SharedOf<W, kSplits>>(), cluster},

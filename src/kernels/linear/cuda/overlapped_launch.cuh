@@ -17,13 +17,6 @@ struct LaunchShape {
   unsigned cluster = 1;  // blocks along x
 };
 
-inline unsigned num_multiprocessors() {
-  int device = 0, count = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return static_cast<unsigned>(count);
-}
-
 template <typename... Params, typename... Arguments>
 void launch_overlapped(const ExecutionContext& context, const LaunchShape& shape, void (*kernel)(Params...),
                        const Arguments&... arguments) {
