@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,67 +91,120 @@ class NaiveGrammar {
   std::vector<std::vector<Production>> rules_;
 };
 
+// Places are the dots of all productions, numbered. A set keeps its items in the order they came, which is the work
+// list of its completion, and for every rule the items that wait for it.
 class NaiveRecogniser {
  public:
-  explicit NaiveRecogniser(const NaiveGrammar& grammar) : grammar_(grammar) {
-    sets_.emplace_back();
-    predict(0, grammar.start);
-    close(0);
+  explicit NaiveRecogniser(const NaiveGrammar& grammar) : start_(grammar.start) {
+    for (size_t rule = 0; rule < grammar.rules().size(); ++rule) {
+      std::vector<int>& starts = starts_.emplace_back();
+      for (const NaiveGrammar::Production& production : grammar.rules()[rule]) {
+        starts.push_back(static_cast<int>(places_.size()));
+        for (const NaiveGrammar::Symbol& symbol : production)
+          places_.push_back({static_cast<int>(rule), symbol.nonterminal, symbol.begin, symbol.end, false});
+        places_.push_back({static_cast<int>(rule), -1, 0, 0, true});
+      }
+    }
+    Set& first = begin_set(0);
+    predict(first, 0, start_);
+    complete(first, 0);
   }
   // Whether some text goes on with the byte; then it is read.
   bool push(uint8_t byte) {
-    std::set<Item> next;
-    for (const Item& item : sets_.back())
-      if (const NaiveGrammar::Symbol* symbol = after_dot(item);
-          symbol != nullptr && symbol->nonterminal < 0 && symbol->begin <= byte && byte <= symbol->end)
-        next.insert({item.rule, item.production, item.dot + 1, item.origin});
-    if (next.empty()) return false;
-    sets_.push_back(std::move(next));
-    close(sets_.size() - 1);
+    const size_t at = num_sets_;
+    Set& next = begin_set(at);
+    const Set& last = sets_[at - 1];
+    for (const Item& item : last.items)
+      if (const Place& place = places_[static_cast<size_t>(item.place)];
+          !place.is_end && place.nonterminal < 0 && place.begin <= byte && byte <= place.end)
+        add(next, {item.place + 1, item.origin});
+    if (next.items.empty()) {
+      pop();
+      return false;
+    }
+    complete(next, at);
     return true;
   }
-  void pop() { sets_.pop_back(); }
-  size_t num_bytes() const { return sets_.size() - 1; }
+  void pop() { --num_sets_; }
+  size_t num_bytes() const { return num_sets_ - 1; }
   bool accepts() const {
-    return std::ranges::any_of(sets_.back(), [&](const Item& item) {
-      return item.rule == grammar_.start && item.origin == 0 && after_dot(item) == nullptr;
+    return std::ranges::any_of(sets_[num_sets_ - 1].items, [&](const Item& item) {
+      const Place& place = places_[static_cast<size_t>(item.place)];
+      return place.is_end && place.rule == start_ && item.origin == 0;
     });
   }
 
  private:
-  struct Item {
-    int rule, production, dot, origin;
-    auto operator<=>(const Item&) const = default;
+  struct Place {
+    int rule, nonterminal;  // -1: a range of bytes, or the end
+    uint8_t begin, end;
+    bool is_end;
   };
-  const NaiveGrammar::Symbol* after_dot(const Item& item) const {
-    const auto& production = grammar_.rules()[static_cast<size_t>(item.rule)][static_cast<size_t>(item.production)];
-    return static_cast<size_t>(item.dot) < production.size() ? &production[static_cast<size_t>(item.dot)] : nullptr;
+  struct Item {
+    int place, origin;
+  };
+  struct Set {
+    std::vector<Item> items;
+    std::vector<int> first_waiting;    // by rule: an item, -1: none
+    std::vector<int> next_waiting;     // by item: the one before it that waits for the same rule
+    std::vector<bool> is_empty_match;  // by rule: completed where it began
+  };
+
+  Set& begin_set(size_t at) {
+    if (at == sets_.size()) sets_.emplace_back();
+    num_sets_ = at + 1;
+    Set& set = sets_[at];
+    set.items.clear();
+    set.next_waiting.clear();
+    set.first_waiting.assign(starts_.size(), -1);
+    set.is_empty_match.assign(starts_.size(), false);
+    ++number_;
+    return set;
   }
-  void predict(size_t at, int rule) {
-    for (size_t p = 0; p < grammar_.rules()[static_cast<size_t>(rule)].size(); ++p)
-      sets_[at].insert({rule, static_cast<int>(p), 0, static_cast<int>(at)});
+  // Numbers of sets by place and origin: whether the set being made has the item.
+  void add(Set& set, Item item) {
+    const size_t column = static_cast<size_t>(item.origin);
+    while (column >= had_.size()) had_.emplace_back(places_.size(), 0u);
+    uint32_t& had = had_[column][static_cast<size_t>(item.place)];
+    if (had == number_) return;
+    had = number_;
+    set.items.push_back(item);
+    set.next_waiting.push_back(-1);
   }
-  void close(size_t at) {
-    for (bool changed = true; changed;) {
-      const size_t before = sets_[at].size();
-      for (const Item& item : std::vector<Item>(sets_[at].begin(), sets_[at].end())) {
-        const NaiveGrammar::Symbol* symbol = after_dot(item);
-        if (symbol != nullptr) {
-          if (symbol->nonterminal >= 0) predict(at, symbol->nonterminal);
-          continue;
+  void predict(Set& set, size_t at, int rule) {
+    for (const int place : starts_[static_cast<size_t>(rule)]) add(set, {place, static_cast<int>(at)});
+  }
+  void complete(Set& set, size_t at) {
+    for (size_t i = 0; i < set.items.size(); ++i) {  // grows
+      const Item item = set.items[i];
+      const Place place = places_[static_cast<size_t>(item.place)];
+      if (place.is_end) {
+        const auto rule = static_cast<size_t>(place.rule);
+        const auto origin = static_cast<size_t>(item.origin);
+        if (origin == at) set.is_empty_match[rule] = true;
+        const Set& from = sets_[origin];
+        for (int waiting = from.first_waiting[rule]; waiting >= 0;
+             waiting = from.next_waiting[static_cast<size_t>(waiting)]) {
+          const Item before = from.items[static_cast<size_t>(waiting)];
+          add(set, {before.place + 1, before.origin});
         }
-        for (const Item& waiting : std::vector<Item>(sets_[static_cast<size_t>(item.origin)].begin(),
-                                                     sets_[static_cast<size_t>(item.origin)].end()))
-          if (const NaiveGrammar::Symbol* wanted = after_dot(waiting);
-              wanted != nullptr && wanted->nonterminal == item.rule)
-            sets_[at].insert({waiting.rule, waiting.production, waiting.dot + 1, waiting.origin});
+      } else if (place.nonterminal >= 0) {
+        const auto rule = static_cast<size_t>(place.nonterminal);
+        const bool is_first = set.first_waiting[rule] < 0;
+        set.next_waiting[i] = std::exchange(set.first_waiting[rule], static_cast<int>(i));
+        if (is_first) predict(set, at, place.nonterminal);
+        if (set.is_empty_match[rule]) add(set, {item.place + 1, item.origin});
       }
-      changed = sets_[at].size() != before;
     }
   }
 
-  const NaiveGrammar& grammar_;
-  std::vector<std::set<Item>> sets_;
+  const int start_;
+  std::vector<Place> places_;
+  std::vector<std::vector<int>> starts_;  // of a rule's productions
+  std::deque<Set> sets_;                  // those beyond num_sets_ lend their memory
+  size_t num_sets_ = 0;
+  uint32_t number_ = 0;
+  std::vector<std::vector<uint32_t>> had_;
 };
 
 }  // namespace deepinfer
