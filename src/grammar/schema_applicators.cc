@@ -40,9 +40,7 @@ Status SchemaReader::apply_applicators(const Json& schema, Form& form) {
 Status SchemaReader::apply_reference(const Json& schema, const char* name, Form& form) {
   const Json* ref = schema.find(name);
   if (!ref->is_string()) return malformed(schema, name, "expected a string");
-  ASSIGN_OR_RETURN(const Json* target, name[1] == 'r' && name[3] == 'f'
-                                           ? document_.resolve(schema, ref->as_string())
-                                           : document_.resolve_dynamic(schema, ref->as_string()));
+  ASSIGN_OR_RETURN(const Json* target, document_.resolve(schema, name, ref->as_string()));
   ASSIGN_OR_RETURN(const Form* inner, form_of(terms_.schema(*target)));
   ASSIGN_OR_RETURN(form, both(form, *inner, schema, name));
   return {};

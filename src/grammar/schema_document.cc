@@ -219,11 +219,13 @@ Result<const Json*> SchemaDocument::follow_pointer(const Json& root, std::string
   return at;
 }
 
-Result<const Json*> SchemaDocument::resolve(const Json& from, const std::string& ref) {
+Result<const Json*> SchemaDocument::resolve(const Json& from, std::string_view keyword, const std::string& ref) {
+  if (keyword != "$ref" && depends_on_caller(ref))
+    return unimplemented(fmt::format("{} at {}: its target depends on the dynamic scope", keyword, path_of(from)));
   const auto place = places_.find(&from);
   const std::string base = place == places_.end() ? "" : place->second.base;
   const auto failed = [&](const std::string& why) {
-    return invalid_argument(fmt::format("$ref at {}: \"{}\" {}", path_of(from), ref, why));
+    return invalid_argument(fmt::format("{} at {}: \"{}\" {}", keyword, path_of(from), ref, why));
   };
   const size_t hash = ref.find('#');
   const std::string uri = absolute_uri(base, ref.substr(0, hash));
@@ -237,20 +239,17 @@ Result<const Json*> SchemaDocument::resolve(const Json& from, const std::string&
     return failed("names no anchor of this document");
   }
   if (resource == resources_.end())
-    return unimplemented(
-        fmt::format("$ref at {}: \"{}\" is not part of this document, and nothing is fetched", path_of(from), ref));
+    return unimplemented(fmt::format("{} at {}: \"{}\" is not part of this document, and nothing is fetched", keyword,
+                                     path_of(from), ref));
   auto target = follow_pointer(*resource->second, fragment, uri);
   if (!target.ok()) return failed(target.status().message());
   return target;
 }
 
-Result<const Json*> SchemaDocument::resolve_dynamic(const Json& from, const std::string& ref) {
+bool SchemaDocument::depends_on_caller(const std::string& ref) const {
   const size_t hash = ref.find('#');
-  const std::string name = hash == std::string::npos ? "" : ref.substr(hash + 1);
-  const auto known = dynamic_anchors_.find(name);
-  if ((known != dynamic_anchors_.end() && (known->second > 1 || resources_.size() > 2)) || uses("$recursiveAnchor"))
-    return unimplemented(fmt::format("$dynamicRef at {}: its target depends on the dynamic scope", path_of(from)));
-  return resolve(from, ref);
+  const auto known = dynamic_anchors_.find(hash == std::string::npos ? "" : ref.substr(hash + 1));
+  return (known != dynamic_anchors_.end() && (known->second > 1 || resources_.size() > 2)) || uses("$recursiveAnchor");
 }
 
 }  // namespace deepinfer

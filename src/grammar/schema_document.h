@@ -24,10 +24,10 @@ class SchemaDocument {
   SchemaDraft draft() const { return draft_; }
   // "$schema" names the draft; else keywords of every draft are read and 2020-12 decides.
   bool states_draft() const { return states_draft_; }
-  // Where `ref` in `from` leads: a schema of this document. Errors name the place of `from`.
-  Result<const Json*> resolve(const Json& from, const std::string& ref);
-  // $dynamicRef and $recursiveRef, as far as no other schema of the dynamic scope can take the target's place.
-  Result<const Json*> resolve_dynamic(const Json& from, const std::string& ref);
+  // Where `ref`, the value of `keyword` in `from`, leads: a schema of this document. $dynamicRef and $recursiveRef lead
+  // somewhere as far as no other schema of the dynamic scope can take the target's place. Errors name the keyword and
+  // the place of `from`.
+  Result<const Json*> resolve(const Json& from, std::string_view keyword, const std::string& ref);
   // "#/properties/a" of a schema of this document.
   std::string path_of(const Json& schema) const;
   const Json& root() const { return *root_; }
@@ -41,6 +41,7 @@ class SchemaDocument {
   Status index_schema(const Json& schema, const std::string& path, std::string base);
   Status index_identifiers(const Json& schema, std::string& base);
   Status index_children(const std::string& key, const Json& value, const std::string& path, const std::string& base);
+  bool depends_on_caller(const std::string& ref) const;
   Result<const Json*> follow_pointer(const Json& root, std::string_view pointer, const std::string& base);
 
   const Json* root_ = nullptr;

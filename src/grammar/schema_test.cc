@@ -131,6 +131,17 @@ TEST(JsonSchema, RefusalsNameKeywordAndPath) {
   refused = compile(parse_json(R"({"items":{"$ref":"http://example.com/x"}})").value());
   ASSERT_FALSE(refused.ok());
   EXPECT_TRUE(refused.status().message().starts_with("$ref at #/items:")) << refused.status().message();
+  const auto expect_refusal = [](const char* schema, const char* begin) {
+    const auto result = compile(parse_json(schema).value());
+    ASSERT_FALSE(result.ok()) << schema;
+    EXPECT_TRUE(result.status().message().starts_with(begin)) << result.status().message();
+  };
+  expect_refusal(R"({"items":{"$dynamicRef":"http://example.com/x"}})", "$dynamicRef at #/items:");
+  expect_refusal(R"({"items":{"$dynamicRef":"#/$defs/a"}})", "$dynamicRef at #/items:");
+  expect_refusal(R"({"$recursiveAnchor":true,"items":{"$recursiveRef":"#"}})", "$recursiveRef at #/items:");
+  expect_refusal(
+      R"({"$defs":{"a":{"$dynamicAnchor":"n"},"b":{"$id":"x","$dynamicAnchor":"n"}},"not":{"$dynamicRef":"#n"}})",
+      "$dynamicRef at #/not:");
 }
 
 TEST(JsonSchema, LargeSchemasEndWithinLimits) {
