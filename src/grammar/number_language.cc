@@ -256,7 +256,9 @@ Result<RegexId> number_multiple_of(RegexPool& pool, const Decimal& divisor) {
   DecimalDivisor d;
   d.divisor = std::stoull(digits);
   d.num_decimals = std::max(-divisor.exponent, 0);
-  return pool.multiple_of(d);
+  const RegexId plain = pool.multiple_of(d);
+  d.has_exponent = true;
+  return pool.either(plain, pool.multiple_of(d));
 }
 
 }  // namespace deepinfer

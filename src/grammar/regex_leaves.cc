@@ -21,20 +21,33 @@ uint64_t times_power_of_ten(uint64_t value, uint32_t power, uint64_t modulus) {
 // The digits so far without the fraction's trailing zeros, modulo the divisor. Source: value = digits * 10^(exponent -
 // num_decimals), a multiple of divisor / 10^k exactly when digits * 10^(k + exponent - num_decimals) is one of divisor.
 struct RegexPool::MultipleState {
-  enum Phase : uint32_t { kDigits, kFraction, kSign, kExponent, kNegativeExponent };
+  enum Phase : uint32_t { kDigits, kFraction, kSign, kExponent, kNegativeExponent, kBegin, kFirst };
   uint64_t rest = 0;
   uint32_t phase = kDigits, num_decimals = 0, num_zeros = 0, exponent = 0;
+
+  // No exponent moves the point further than the mantissa's length (number_language.h), so a digit behind such a place
+  // settles the matter.
+  static uint32_t places_max(const DecimalDivisor& of) {
+    return static_cast<uint32_t>(std::max(of.num_decimals, of.has_exponent ? kMantissaDecimals : 0));
+  }
 
   bool is_multiple(const DecimalDivisor& of, int64_t with_exponent) const {
     const int64_t power = int64_t{of.num_decimals} - num_decimals + with_exponent;
     // Below zero the last digit, which is not 0, stands behind the divisor's last place.
     return power >= 0 && times_power_of_ten(rest, static_cast<uint32_t>(power), of.divisor) == 0;
   }
-  // Behind "e": whether some exponent still makes a multiple. The largest value would, if any: ten times a multiple is
-  // one.
+  // Whether some digits still make a multiple. Behind "e" the largest exponent would, if any: ten times a multiple is
+  // one. In the fraction of a number without exponent so many places are left, and so many zeros of them taken.
   bool has_hope(const DecimalDivisor& of) const {
     if (phase == kNegativeExponent) return is_multiple(of, -int64_t{exponent});
-    return phase == kDigits || phase == kFraction || is_multiple(of, kExponentMax);
+    if (phase == kSign || phase == kExponent) return is_multiple(of, kExponentMax);
+    if (phase != kFraction || of.has_exponent) return true;
+    const uint32_t num_left = places_max(of) - num_decimals, num_free = num_left - std::min(num_left, num_zeros);
+    const uint64_t least = times_power_of_ten(rest, num_left, of.divisor);
+    if (least == 0 || num_free >= 18) return true;  // a divisor has no more digits
+    uint64_t num_values = 1;
+    for (uint32_t i = 0; i < num_free; ++i) num_values *= 10;
+    return of.divisor - least < num_values;
   }
 };
 
@@ -72,7 +85,9 @@ RegexId RegexPool::derive_texts(const Node& node, char32_t c) {
 
 RegexId RegexPool::multiple_of(DecimalDivisor divisor) {
   divisors_.push_back(divisor);
-  return multiple_node(static_cast<uint32_t>(divisors_.size() - 1), {});
+  MultipleState start;
+  if (divisor.has_exponent) start.phase = MultipleState::kBegin;
+  return multiple_node(static_cast<uint32_t>(divisors_.size() - 1), start);
 }
 
 RegexId RegexPool::without_exponents(RegexId id, RegexId from, RegexId to, RegexId below_not, bool& found) {
@@ -82,12 +97,7 @@ RegexId RegexPool::without_exponents(RegexId id, RegexId from, RegexId to, Regex
   }
   const Node node = nodes_[id];
   switch (node.kind) {
-    case Kind::kMultiple: {
-      found = true;
-      DecimalDivisor divisor = divisors_[node.a];
-      divisor.is_plain = true;
-      return multiple_of(divisor);
-    }
+    case Kind::kMultiple: found = true; return divisors_[node.a].has_exponent ? kNone : id;
     case Kind::kNegated: {
       found = true;
       return negated(without_exponents(node.a, from, below_not, to, found));
@@ -105,31 +115,41 @@ RegexId RegexPool::without_exponents(RegexId id, RegexId from, RegexId to, Regex
 RegexId RegexPool::multiple_node(uint32_t index, const MultipleState& state) {
   const DecimalDivisor divisor = divisors_[index];
   const int64_t exponent = state.phase == MultipleState::kNegativeExponent ? -int64_t{state.exponent} : state.exponent;
-  const bool is_multiple = state.phase != MultipleState::kSign && state.is_multiple(divisor, exponent);
+  const bool may_end = divisor.has_exponent
+                           ? state.phase == MultipleState::kExponent || state.phase == MultipleState::kNegativeExponent
+                           : state.phase <= MultipleState::kFraction;
+  const bool is_multiple = may_end && state.is_multiple(divisor, exponent);
   return intern({Kind::kMultiple, is_multiple, false, index,
                  state.phase << 24 | state.num_decimals << 12 | state.num_zeros, state.exponent, state.rest});
 }
 
 RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
   MultipleState state{node.d, node.b >> 24, node.b >> 12 & 0xFFF, node.b & 0xFFF, node.c};
-  const uint64_t modulus = divisors_[node.a].divisor;
-  // No exponent moves the point further than this (number_language.h), so a digit behind it settles the matter.
-  const bool is_plain = divisors_[node.a].is_plain;
-  const auto places_max =
-      static_cast<uint32_t>(std::max(divisors_[node.a].num_decimals, is_plain ? 0 : kMantissaDecimals));
-  if (is_plain && (c == 'e' || c == 'E')) return kNone;
-  const bool is_digit = c >= '0' && c <= '9';
+  const DecimalDivisor divisor = divisors_[node.a];
+  const uint64_t modulus = divisor.divisor;
+  const uint32_t places_max = MultipleState::places_max(divisor);
+  const bool is_digit = c >= '0' && c <= '9', is_exponent = c == 'e' || c == 'E';
+  if (is_exponent && !divisor.has_exponent) return kNone;
   const uint32_t digit = is_digit ? c - '0' : 0;
   switch (state.phase) {
+    case MultipleState::kBegin:
+      if (c == '-') break;
+      if (digit == 0) return kNone;
+      state.rest = digit % modulus;
+      state.phase = MultipleState::kFirst;
+      break;
+    case MultipleState::kFirst:
+      if (!is_exponent && c != '.') return kNone;
+      state.phase = is_exponent ? MultipleState::kSign : MultipleState::kFraction;
+      break;
     case MultipleState::kDigits:
       if (c == '-') break;
       if (is_digit) state.rest = (times_power_of_ten(state.rest, 1, modulus) + digit) % modulus;
       else if (c == '.') state.phase = MultipleState::kFraction;
-      else if (c == 'e' || c == 'E') state.phase = MultipleState::kSign;
       else return kNone;
       break;
     case MultipleState::kFraction:
-      if (c == 'e' || c == 'E') {
+      if (is_exponent) {
         state.phase = MultipleState::kSign;
       } else if (!is_digit) {
         return kNone;
@@ -157,7 +177,7 @@ RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
       if (state.exponent > kExponentMax) return kNone;
       break;
   }
-  return state.has_hope(divisors_[node.a]) ? multiple_node(node.a, state) : kNone;
+  return state.has_hope(divisor) ? multiple_node(node.a, state) : kNone;
 }
 
 }  // namespace deepinfer

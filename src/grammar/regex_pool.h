@@ -25,7 +25,7 @@ using RegexId = uint32_t;
 struct DecimalDivisor {
   uint64_t divisor = 1;  // below 2^59
   int num_decimals = 0;
-  bool is_plain = false;  // no exponents
+  bool has_exponent = false;  // behind one digit that is not 0, and a fraction; else there is none
 };
 
 class RegexPool {
@@ -48,10 +48,11 @@ class RegexPool {
   RegexId repeat(RegexId a, uint32_t min, uint32_t max);  // max = kInfinite: no bound
   // One of the texts. Cheap for 10^5 of them.
   RegexId any_of(std::vector<std::u32string> texts);
-  // Digits, then a point and digits, then an exponent, whose value is a multiple. Syntax of the number is not checked.
+  // Digits, then a point and digits, whose value is a multiple; with an exponent, or without. Syntax of the number is
+  // not checked beyond that: numbers of the two kinds part early, so that what no exponent can mend ends at once.
   RegexId multiple_of(DecimalDivisor divisor);
-  // The boolean expression with `from` replaced by `to`, below a complement by `below_not`, and multiples that know no
-  // exponents. `found` tells whether there was anything to replace, or a complement.
+  // The boolean expression with `from` replaced by `to`, below a complement by `below_not`, and without multiples that
+  // have exponents. `found` tells whether there was anything to replace, or a complement.
   RegexId without_exponents(RegexId id, RegexId from, RegexId to, RegexId below_not, bool& found);
 
   bool is_nullable(RegexId id) const { return nodes_[id].nullable; }
