@@ -268,14 +268,14 @@ Result<std::unique_ptr<FrameClient>> FrameClient::make(FrameLoop& loop, const Fr
 
 FrameClient::~FrameClient() {
   if (!connection_) return;
-  std::promise<void> ended;
-  asio::post(connection_->io, [this, &ended] {
-    connection_->closed = true;
-    connection_->clockwork.cancel();
-    connection_->fail("the client is closed");
-    ended.set_value();
+  const auto ended = std::make_shared<std::promise<void>>();  // the loop may still be leaving it when we go on
+  asio::post(connection_->io, [c = connection_, ended] {
+    c->closed = true;
+    c->clockwork.cancel();
+    c->fail("the client is closed");
+    ended->set_value();
   });
-  ended.get_future().wait();
+  ended->get_future().wait();
 }
 
 uint64_t FrameClient::send(FrameCall call) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <future>
 
@@ -95,12 +96,12 @@ Status says_what_is_not_there(const OpenDevices& open, const Clock&) {
 }
 
 Status answers_many_at_once(const OpenDevices& open, const Clock&) {
+  constexpr int64_t kRows = 64;
+  std::vector<std::promise<DeviceReply>> promises(kRows);  // outlive the device, whose threads end them
   ASSIGN_OR_RETURN(const auto devices, open());
   ShardDevice& device = *devices.front();
-  constexpr int64_t kRows = 64;
   for (int64_t i = 0; i < kRows; ++i)
     TRY(write_now(device, kSegment, i * kRow, pattern(kRow, static_cast<uint64_t>(i)), kRow));
-  std::vector<std::promise<DeviceReply>> promises(kRows);
   std::vector<DeviceOperation> operations;
   for (int64_t i = 0; i < kRows; ++i)
     operations.push_back(device.read(kSegment, i * kRow, kRow, PageBuffer::of(kRow), [&promises, i](DeviceReply reply) {
@@ -113,6 +114,26 @@ Status answers_many_at_once(const OpenDevices& open, const Clock&) {
       EXPECT_THAT(is_pattern(reply.buffer, kRow, static_cast<uint64_t>(i)));
     if (i % 2 == 1) EXPECT_THAT(reply.status.ok() && reply.num_bytes == kRow);
   }
+  return device.drop(kSegment);
+}
+
+// A read is taken back from inside its own end, as a hedge does that has just seen the tenth shard.
+Status takes_back_what_has_ended(const OpenDevices& open, const Clock&) {
+  constexpr size_t kReads = 64;
+  std::vector<std::promise<DeviceOperation>> names(kReads);  // outlive the device, whose threads end them
+  std::vector<std::promise<void>> ends(kReads);
+  ASSIGN_OR_RETURN(const auto devices, open());
+  ShardDevice& device = *devices.front();
+  TRY(write_now(device, kSegment, 0, pattern(kRow, 1), kRow));
+  for (size_t i = 0; i < kReads; ++i) {
+    const auto take_back = [&device, &names, &ends, i](const DeviceReply&) {
+      auto name = names[i].get_future();
+      if (name.wait_for(std::chrono::seconds(0)) == std::future_status::ready) device.cancel(name.get());
+      ends[i].set_value();
+    };
+    names[i].set_value(device.read(kSegment, 0, kRow, PageBuffer::of(kRow), take_back));
+  }
+  for (std::promise<void>& end : ends) end.get_future().wait();
   return device.drop(kSegment);
 }
 
@@ -174,6 +195,7 @@ std::vector<ConformanceCheck> conformance_checks() {
           {"keeps far offsets", keeps_far_offsets},
           {"says what is not there", says_what_is_not_there},
           {"answers many at once", answers_many_at_once},
+          {"takes back what has just ended", takes_back_what_has_ended},
           {"ends what is under way when it goes", ends_what_is_under_way},
           {"keeps blocks over a restart", keeps_blocks_over_a_restart}};
 }

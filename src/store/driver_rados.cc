@@ -98,7 +98,8 @@ class PoolDevice final : public ShardDevice {
       : cluster_(std::move(cluster)), rados_(cluster_->functions()), pool_(std::move(pool)), io_(io) {}
   ~PoolDevice() override {
     std::unique_lock lock(mutex_);
-    for (const auto& [number, operation] : running_) cancel_pieces(*operation);
+    for (const auto& [number, operation] : running_)
+      if (operation) cancel_pieces(*operation);
     all_done_.wait(lock, [this] { return running_.empty(); });
     rados_.ioctx_destroy(io_);
   }
@@ -117,7 +118,7 @@ class PoolDevice final : public ShardDevice {
   void cancel(DeviceOperation operation) override {
     const std::lock_guard lock(mutex_);
     const auto at = running_.find(static_cast<uint64_t>(operation));
-    if (at != running_.end()) cancel_pieces(*at->second);
+    if (at != running_.end() && at->second) cancel_pieces(*at->second);
   }
 
   Result<std::vector<SegmentFile>> list() override {
@@ -265,7 +266,7 @@ class PoolDevice final : public ShardDevice {
   void* const io_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable all_done_;
-  std::unordered_map<uint64_t, std::unique_ptr<Operation>> running_;  // an empty one is about to go
+  std::unordered_map<uint64_t, std::unique_ptr<Operation>> running_;  // null: its end is being told
   uint64_t num_started_ = 0;
 };
 

@@ -79,12 +79,13 @@ class ShardClientDevice final : public ShardDevice {
   }
 
   FrameReply ask(ShardRequestType type, const ShardRequest& request) {
-    std::promise<FrameReply> promise;
+    const auto promise = std::make_shared<std::promise<FrameReply>>();  // the callback may still be leaving it
+    auto end = promise->get_future();
     client_->send({.type = static_cast<uint16_t>(type),
                    .head = encode_shard_request(type, request),
                    .timeout_ns = options_.timeout_ns,
-                   .done = [&promise](FrameReply reply) { promise.set_value(std::move(reply)); }});
-    return promise.get_future().get();
+                   .done = [promise](FrameReply reply) { promise->set_value(std::move(reply)); }});
+    return end.get();
   }
 
   std::unique_ptr<FrameClient> client_;
