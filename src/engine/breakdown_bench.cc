@@ -3,11 +3,9 @@
 // or arithmetic, whichever takes longer at this machine's measured best. `--set rows=N` sequences decode (default 1),
 // `--set context=N` tokens in each (default 256); `--set verify=N` gives each N rows, as a run of N - 1 drafts to
 // verify (default 1), and `--set drafts=1` lets the step end with new drafts.
-#include <fmt/format.h>
-
 #include "engine/bench_model.h"
+#include "engine/op_report.h"
 #include "kernels/bench_cases.h"
-#include "kernels/op_profile.h"
 
 namespace deepinfer {
 namespace {
@@ -45,28 +43,7 @@ Status bench_breakdown(const BenchOptions& options, BenchReport& report) {
     step_seconds = seconds;
     best = profile;
   }
-  std::vector<std::pair<std::string, OpTime>> ops(best.ops.begin(), best.ops.end());
-  std::ranges::sort(ops, std::greater<>(), [](const auto& op) { return op.second.seconds; });
-  double sum = 0;
-  for (const auto& [name, time] : ops) {
-    const double bytes = time.cost.bytes_read + time.cost.bytes_written, flops = time.cost.flops,
-                 seconds = time.seconds, memory = bytes / read, arithmetic = flops / peak;
-    sum += seconds;
-    report.add(
-        {.name = name,
-         .value = 1 / seconds,
-         .unit = "1/s",
-         .ceiling = 1 / std::max(memory, arithmetic),
-         .ceiling_name = memory > arithmetic ? "memory" : "arithmetic",
-         .note = fmt::format("{:.0f} ns in {} calls a step, {:.4g} MB, {:.4g} MFLOP, {:.1f} % of the step",
-                             seconds * 1e9, time.calls, bytes * 1e-6, flops * 1e-6, 100 * seconds / step_seconds)});
-  }
-  report.add({.name = "all ops",
-              .value = 100 * sum / step_seconds,
-              .unit = "% of step",
-              .ceiling = 100,
-              .ceiling_name = "the step",
-              .note = fmt::format("step {:.1f} us", step_seconds * 1e6)});
+  report_ops(best, step_seconds, read, peak, "", report);
   return {};
 }
 

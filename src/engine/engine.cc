@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/engine_state.h"
+#include "kernels/device_profile.h"
 #include "model/memory_plan.h"
 
 namespace deepinfer {
@@ -89,6 +90,14 @@ EngramTier engram_tier(const State& state, int64_t free_bytes) {
   return DeviceWeights::engram_bytes(*state.weights) <= free_bytes / 8 ? EngramTier::kDevice : EngramTier::kFiles;
 }
 
+// A profile's times come from points between the ops.
+void mark_ops(State& state) {
+  std::unique_ptr<StreamMarks> marks = state.options.profile ? StreamMarks::make(*state.device) : nullptr;
+  if (!marks) return;
+  state.options.profile->device = std::make_shared<DeviceProfile>(state.kernels, std::move(marks));
+  state.kernels = DeviceProfile::marked(state.kernels);
+}
+
 // Weights are brought over once their place and that of the caches is known to be there.
 Status open_device(State& state) {
   if (state.options.target.backend != Backend::kCuda) return {};
@@ -107,6 +116,7 @@ Status open_device(State& state) {
                               state.device->describe() + " has " + bytes_to_string(free) +
                               " free. Lower blocks_max or lanes_max, or use more devices.");
   ASSIGN_OR_RETURN(state.device_weights, DeviceWeights::upload(*state.weights, *state.device, engram));
+  mark_ops(state);
   return {};
 }
 

@@ -3,6 +3,7 @@
 // waits for what was picked, at the end. Which drafts stand the device works out for itself, to draft behind them; the
 // host then settles the rows as it does with its own picks, and drops drafts of sequences that have ended.
 #include "engine/engine_state.h"
+#include "kernels/device_profile.h"
 
 namespace deepinfer {
 namespace {
@@ -37,13 +38,35 @@ DraftPlaces places_of(const DraftInputs& inputs) {
   return {inputs.tokens, inputs.positions, inputs.window_end, inputs.previous, inputs.block};
 }
 
-PickHooks hooks_of(DeviceSampler& sampler) {
+// Behind work that is no op of the kernel table.
+void mark(DeviceProfile* profile, const char* what) {
+  if (profile) profile->passed(what);
+}
+
+PickHooks hooks_of(DeviceSampler& sampler, OpProfile* ops) {
+  DeviceProfile* const profile = ops ? ops->device.get() : nullptr;
   return {.shape = sampler.shape(),
-          .pick_rows = [&sampler](PickHooks::Logits logits) { sampler.pick(logits); },
-          .start_drafts = [&sampler](const DraftInputs& inputs) { sampler.start_drafts(places_of(inputs)); },
-          .pick_draft = [&sampler](int64_t i, PickHooks::Logits logits,
-                                   const DraftInputs& inputs) { sampler.pick_drafts(i, logits, places_of(inputs)); },
-          .finish = [&sampler] { sampler.bring(); }};
+          .pick_rows =
+              [&sampler, profile](PickHooks::Logits logits) {
+                mark(profile, "between the graphs");
+                sampler.pick(logits);
+                mark(profile, "picks of rows");
+              },
+          .start_drafts =
+              [&sampler, profile](const DraftInputs& inputs) {
+                sampler.start_drafts(places_of(inputs));
+                mark(profile, "start of drafts");
+              },
+          .pick_draft =
+              [&sampler, profile](int64_t i, PickHooks::Logits logits, const DraftInputs& inputs) {
+                sampler.pick_drafts(i, logits, places_of(inputs));
+                mark(profile, "picks of drafts");
+              },
+          .finish =
+              [&sampler, profile] {
+                sampler.bring();
+                mark(profile, "what was picked brought back");
+              }};
 }
 
 void read_drafts(State& state, StepOutput& step) {
@@ -84,7 +107,7 @@ Result<bool> pick_on_device(State& state, StepContext& step) {
   while (static_cast<int64_t>(state.draft_sequences.size()) < drafts)
     state.draft_sequences.push_back(state.draft_sequences.back());
   sampler.upload();
-  TRY(state.forward->pick_and_draft(state.draft_sequences, state.caches, hooks_of(sampler)));
+  TRY(state.forward->pick_and_draft(state.draft_sequences, state.caches, hooks_of(sampler, state.options.profile)));
   if (state.spans) state.spans->end();
   TRY(state.device->wait());
   state.sampled.resize(state.sample_rows.size());

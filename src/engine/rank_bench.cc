@@ -14,7 +14,9 @@
 #include "base/clock.h"
 #include "engine/bench_model.h"
 #include "engine/engine_state.h"
+#include "engine/op_report.h"
 #include "engine/wide_model.h"
+#include "kernels/device_profile.h"
 #include "model/memory_plan.h"
 
 namespace deepinfer {
@@ -76,31 +78,12 @@ class Rank {
   }
 
   Status decode(int64_t num_requests) {
-    const int64_t num_rows = std::max<int64_t>((num_requests * 44 + 5) / 10, 1);  // 4.4 each
-    for (int64_t s = 0; s < num_requests; ++s) TRY(admit(s));
-    TRY(fill_caches());
-    const auto step = [&](StepOutput& output) {
-      Batch batch{.step = step_++};
-      for (int64_t s = 0; s < num_requests; ++s) {
-        const int64_t begin = batch.num_rows(), end = num_rows * (s + 1) / num_requests;
-        for (int64_t i = begin; i < end; ++i) batch.tokens.push_back(token(i));
-        batch.sequences.push_back({.lane = static_cast<int32_t>(s),
-                                   .blocks = &blocks_[static_cast<size_t>(s)],
-                                   .position_begin = context(),
-                                   .rows = {begin, end},
-                                   .num_logits_rows = end - begin,
-                                   .history = {token(s), token(s + 1), token(s + 2)},
-                                   .draft = true});
-      }
-      TRY(engine_.launch(batch));
-      TRY(engine_.sample(nullptr));
-      return engine_.collect(output);
-    };
+    const int64_t num_rows = num_decode_rows(num_requests);
+    TRY(admit_all(num_requests));
     std::vector<double> busy, wall;
     for (int i = 0; i < (options_.quick ? 4 : 14); ++i) {
-      StepOutput output;
       const double begin = clock_seconds();
-      TRY(step(output));
+      ASSIGN_OR_RETURN(const StepOutput output, decode_step(num_requests));
       if (i < 3) continue;  // run, recorded, launched for the first time
       wall.push_back(clock_seconds() - begin);
       busy.push_back(static_cast<double>(output.device_busy_ns) * 1e-9);
@@ -121,26 +104,11 @@ class Rank {
   }
 
   Status prefill(int64_t num_tokens) {
-    const ReplayPlan plan = plan_replay(engine_.replay_geometry(), ReplayMode::kFast, 0, num_tokens);
     double seconds = 0;
     for (int run = 0; run < 3; ++run) {  // run, recorded, launched
-      TRY(admit(0));
       double busy = 0;
-      for (int64_t begin = 0; begin < num_tokens; begin += chunk()) {
-        const int64_t end = std::min(num_tokens, begin + chunk());
-        Batch batch{.step = step_++};
-        for (int64_t i = begin; i < end; ++i) batch.tokens.push_back(token(i));
-        batch.sequences.push_back({.lane = 0,
-                                   .blocks = &blocks_[0],
-                                   .position_begin = begin,
-                                   .rows = {0, end - begin},
-                                   .num_logits_rows = end == num_tokens,
-                                   .limits = plan.limits});
-        TRY(engine_.launch(batch));
-        TRY(engine_.sample(nullptr));
-        ASSIGN_OR_RETURN(const StepOutput output, engine_.collect());
-        busy += static_cast<double>(output.device_busy_ns) * 1e-9;
-      }
+      TRY(prefill_once(num_tokens,
+                       [&](const StepOutput& output) { busy += static_cast<double>(output.device_busy_ns) * 1e-9; }));
       seconds = run == 0 ? busy : std::min(seconds, busy);
     }
     const ModelConfig& config = engine_.config();
@@ -150,6 +118,34 @@ class Rank {
                 static_cast<double>(config.window + config.index_top_k));
     prefill_seconds_ = seconds / rows;
     add(fmt::format("prefill, {} tokens in chunks of {}", num_tokens, chunk()), seconds, rows, work);
+    return {};
+  }
+
+  // Where the time of a decode step and of a prompt goes, op by op, of an engine whose options have `profile`.
+  Status breakdown(OpProfile& profile) {
+    if (!profile.device) return unavailable("breakdown: the device has no clock");
+    TRY(admit_all(requests()));
+    double seconds = 0;
+    constexpr int kSteps = 8;
+    for (int i = 0; i < 3 + kSteps; ++i) {
+      if (i < 2) profile.device->clear();  // run, then recorded; the points of the recording stay
+      ASSIGN_OR_RETURN(const StepOutput output, decode_step(requests()));
+      if (i < 3) continue;
+      profile.device->read(profile);
+      seconds += static_cast<double>(output.device_busy_ns) * 1e-9;
+    }
+    report_breakdown(profile, kSteps, seconds, fmt::format("decode, {} requests: ", requests()));
+    seconds = 0;
+    for (int run = 0; run < 2; ++run) {
+      profile.ops.clear(), seconds = 0;
+      profile.device->clear();
+      TRY(prefill_once(prompt(), [&](const StepOutput& output) {
+        seconds += static_cast<double>(output.device_busy_ns) * 1e-9;
+        profile.device->read(profile);
+        profile.device->clear();
+      }));
+    }
+    report_breakdown(profile, 1, seconds, fmt::format("prefill, {} tokens: ", prompt()));
     return {};
   }
 
@@ -168,6 +164,7 @@ class Rank {
   int64_t context() const { return setting(options_, "context", 4096); }
   int64_t chunk() const { return setting(options_, "chunk", 4096); }
   TokenId token(int64_t i) const { return static_cast<TokenId>((i * 7919 + 13) % engine_.config().vocab_size); }
+  static int64_t num_decode_rows(int64_t num_requests) { return std::max<int64_t>((num_requests * 44 + 5) / 10, 1); }
   static double median(std::vector<double> values) {
     std::ranges::sort(values);
     return values.empty() ? 0 : values[values.size() / 2];
@@ -178,6 +175,64 @@ class Rank {
     start.params.temperature = 0.6f;
     start.params.seed = static_cast<uint64_t>(lane);
     return engine_.admit(std::move(start));
+  }
+
+  Status admit_all(int64_t num_requests) {
+    for (int64_t s = 0; s < num_requests; ++s) TRY(admit(s));
+    return fill_caches();
+  }
+
+  Result<StepOutput> run(const Batch& batch) {
+    TRY(engine_.launch(batch));
+    TRY(engine_.sample(nullptr));
+    return engine_.collect();
+  }
+
+  // 4.4 rows of each request.
+  Result<StepOutput> decode_step(int64_t num_requests) {
+    const int64_t num_rows = num_decode_rows(num_requests);
+    Batch batch{.step = step_++};
+    for (int64_t s = 0; s < num_requests; ++s) {
+      const int64_t begin = batch.num_rows(), end = num_rows * (s + 1) / num_requests;
+      for (int64_t i = begin; i < end; ++i) batch.tokens.push_back(token(i));
+      batch.sequences.push_back({.lane = static_cast<int32_t>(s),
+                                 .blocks = &blocks_[static_cast<size_t>(s)],
+                                 .position_begin = context(),
+                                 .rows = {begin, end},
+                                 .num_logits_rows = end - begin,
+                                 .history = {token(s), token(s + 1), token(s + 2)},
+                                 .draft = true});
+    }
+    return run(batch);
+  }
+
+  // after(output) behind every chunk.
+  Status prefill_once(int64_t num_tokens, const std::function<void(const StepOutput&)>& after) {
+    const ReplayPlan plan = plan_replay(engine_.replay_geometry(), ReplayMode::kFast, 0, num_tokens);
+    TRY(admit(0));
+    for (int64_t begin = 0; begin < num_tokens; begin += chunk()) {
+      const int64_t end = std::min(num_tokens, begin + chunk());
+      Batch batch{.step = step_++};
+      for (int64_t i = begin; i < end; ++i) batch.tokens.push_back(token(i));
+      batch.sequences.push_back({.lane = 0,
+                                 .blocks = &blocks_[0],
+                                 .position_begin = begin,
+                                 .rows = {0, end - begin},
+                                 .num_logits_rows = end == num_tokens,
+                                 .limits = plan.limits});
+      ASSIGN_OR_RETURN(const StepOutput output, run(batch));
+      after(output);
+    }
+    return {};
+  }
+
+  // Sums over `steps` become one step's.
+  void report_breakdown(OpProfile& profile, int steps, double seconds, const std::string& label) {
+    for (auto& [name, time] : profile.ops) {
+      time.calls /= steps, time.seconds /= steps, time.cost.flops /= steps;
+      time.cost.bytes_read /= steps, time.cost.bytes_written /= steps;
+    }
+    report_ops(profile, seconds / steps, kBytes, kBf16Flops, label, report_);
   }
 
   // Zeros would draw less power than keys do, and run faster.
@@ -214,6 +269,15 @@ class Rank {
   double prefill_seconds_ = 0;  // a token's, as measured last
 };
 
+Status break_down(const std::shared_ptr<const ModelWeights>& weights, EngineOptions engine_options,
+                  const BenchOptions& options, BenchReport& report) {
+  OpProfile profile;
+  engine_options.profile = &profile;
+  ASSIGN_OR_RETURN(TokenMap token_map, stand_in_classes(weights->config()));
+  ASSIGN_OR_RETURN(const auto engine, Engine::open(weights, std::move(token_map), engine_options));
+  return Rank(*engine, options, report).breakdown(profile);
+}
+
 }  // namespace
 
 Status bench_rank(const BenchOptions& options, BenchReport& report) {
@@ -244,7 +308,8 @@ Status bench_rank(const BenchOptions& options, BenchReport& report) {
   const auto only = options.extra.find("only");
   if (only == options.extra.end() || only->second == "decode") TRY(rank.decode(rank.requests()));
   if (only == options.extra.end() || only->second == "prefill") TRY(rank.prefill(rank.prompt()));
-  return setting(options, "curve", 0) != 0 ? rank.curves() : Status();
+  if (setting(options, "curve", 0) != 0) TRY(rank.curves());
+  return setting(options, "breakdown", 0) != 0 ? break_down(weights, engine_options, options, report) : Status();
 }
 
 }  // namespace deepinfer
