@@ -18,10 +18,11 @@ struct V16Pair {
 };
 constexpr int kFewX = 4;  // a few activation rows: so many share an unpacked weight
 constexpr int few_rows(int x) { return x == 1 ? 4 : x == 2 ? 2 : 1; }  // weight rows walked with them: few sums fit
-constexpr int kPanelX = 2, kPanelW = 2;  // register tile of the panel product: eight accumulators
-constexpr int kSumsX = 2, kSumsW = 2;    // the same of linears
-constexpr int kAccumulateHeads = 2;      // heads of the probability-value tile, by two V16
-constexpr int kIndexHeads = 1;           // heads by four keys of the index scores
+constexpr int kFewValues = 6144, kFewOut = 32;  // activations that stay in the first cache; outputs that pass them
+constexpr int kPanelX = 2, kPanelW = 2;         // register tile of the panel product: eight accumulators
+constexpr int kSumsX = 2, kSumsW = 2;           // the same of linears
+constexpr int kAccumulateHeads = 2;             // heads of the probability-value tile, by two V16
+constexpr int kIndexHeads = 1;                  // heads by four keys of the index scores
 
 inline V16 zero16() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 inline V16 set16(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
@@ -45,6 +46,9 @@ inline V16 add(V16 a, V16 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(
 inline V16 sub(V16 a, V16 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 inline V16 mul(V16 a, V16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
 inline V16 div(V16 a, V16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+// The order in which linears keep sixteen values (lanes_avx512.h): here that of their columns.
+inline V16 weave(V16 a) { return a; }
+inline V16 unweave(V16 a) { return a; }
 // (1, 0, 3, 2, ...)
 inline V16 swap_pairs(V16 a) { return {_mm256_permute_ps(a.lo, 0xB1), _mm256_permute_ps(a.hi, 0xB1)}; }
 // Element or quarter I of each quarter, or of the whole, everywhere.
@@ -76,6 +80,7 @@ inline V16 widen_bf16(__m256i x) {
   return {widen_bf16_half(_mm256_castsi256_si128(x)), widen_bf16_half(_mm256_extracti128_si256(x, 1))};
 }
 inline V16 load_bf16(const uint16_t* p) { return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+inline V16Pair load_woven_bf16(const uint16_t* p) { return {load_bf16(p), load_bf16(p + 16)}; }
 inline V16 load_some_bf16(const uint16_t* p, int64_t n) {
   uint16_t all[16] = {};
   for (int64_t i = 0; i < n; ++i) all[i] = p[i];
@@ -111,6 +116,7 @@ inline V16Pair load_e4m3(const uint8_t* p) {
   return {widen_e4m3(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           widen_e4m3(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
 }
+inline V16Pair load_e4m3_by_memory(const uint8_t* p) { return load_e4m3(p); }
 inline V16Pair load_some_e4m3(const uint8_t* p, int64_t n) {
   uint8_t all[32] = {};
   for (int64_t i = 0; i < n; ++i) all[i] = p[i];

@@ -17,12 +17,13 @@ struct V16 {
 struct V16Pair {
   V16 first, second;
 };
-constexpr int kFewX = 8;  // a few activation rows: so many share an unpacked weight
-constexpr int few_rows(int x) { return x <= 3 ? 8 : x <= 6 ? 4 : 2; }  // weight rows walked with them: at most 24 sums
-constexpr int kPanelX = 3, kPanelW = 8;  // register tile of the panel product: 24 accumulators
-constexpr int kSumsX = 6, kSumsW = 4;    // the same of linears, whose activations come from the second cache
-constexpr int kAccumulateHeads = 8;      // heads of the probability-value tile, by two V16
-constexpr int kIndexHeads = 4;           // heads by four keys of the index scores
+constexpr int kFewX = 8;                                  // a few activation rows: so many share an unpacked weight
+constexpr int few_rows(int x) { return x <= 6 ? 4 : 2; }  // weight rows walked with them: at most 24 sums
+constexpr int kFewValues = 6144, kFewOut = 32;  // activations that stay in the first cache; outputs that pass them
+constexpr int kPanelX = 3, kPanelW = 8;         // register tile of the panel product: 24 accumulators
+constexpr int kSumsX = 6, kSumsW = 4;           // the same of linears, whose activations come from the second cache
+constexpr int kAccumulateHeads = 8;             // heads of the probability-value tile, by two V16
+constexpr int kIndexHeads = 4;                  // heads by four keys of the index scores
 
 inline V16 zero16() { return {_mm512_setzero_ps()}; }
 inline V16 set16(float x) { return {_mm512_set1_ps(x)}; }
@@ -36,6 +37,14 @@ inline V16 add(V16 a, V16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline V16 sub(V16 a, V16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline V16 mul(V16 a, V16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
 inline V16 div(V16 a, V16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+// Woven: (0, 8, 1, 9, ..., 7, 15), the order in which the codes of sixteen e2m1 values come out of one broadcast and
+// one shift. Linears keep their activations and their unpacked weights so, and their sums until they are folded.
+inline V16 weave(V16 a) {
+  return {_mm512_permutexvar_ps(_mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15), a.v)};
+}
+inline V16 unweave(V16 a) {
+  return {_mm512_permutexvar_ps(_mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15), a.v)};
+}
 // (1, 0, 3, 2, ...)
 inline V16 swap_pairs(V16 a) { return {_mm512_permute_ps(a.v, 0xB1)}; }
 // Element or quarter I of each quarter, or of the whole, everywhere.
@@ -58,6 +67,15 @@ inline V16 widen_bf16(__m256i x) { return {_mm512_castsi512_ps(_mm512_slli_epi32
 inline V16 load_bf16(const uint16_t* p) { return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
 inline V16 load_some_bf16(const uint16_t* p, int64_t n) {
   return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+// 32 values, woven: one shuffle puts sixteen of them into the upper halves.
+inline V16Pair load_woven_bf16(const uint16_t* p) {
+  alignas(64) static constexpr uint16_t kOrder[32] = {0, 0, 0, 8,  0, 1, 0, 9,  0, 2, 0, 10, 0, 3, 0, 11,
+                                                      0, 4, 0, 12, 0, 5, 0, 13, 0, 6, 0, 14, 0, 7, 0, 15};
+  const __m512i values = _mm512_loadu_si512(p), order = _mm512_load_si512(kOrder),
+                last = _mm512_add_epi16(order, _mm512_set1_epi16(16));
+  return {{_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xAAAAAAAAu, order, values))},
+          {_mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xAAAAAAAAu, last, values))}};
 }
 inline __m256i narrow_bf16(V16 a) {
   const __m512i u = _mm512_castps_si512(a.v);
@@ -86,6 +104,17 @@ inline V16Pair widen_e4m3(__m256i codes) {
   const __m512i half = _mm512_and_si512(_mm512_slli_epi16(_mm512_cvtepi8_epi16(codes), 7),
                                         _mm512_set1_epi16(static_cast<int16_t>(0xBF80)));
   return {{_mm512_cvtph_ps(_mm512_castsi512_si256(half))}, {_mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1))}};
+}
+// The same by way of memory: a conversion widens what it loads, where from a register it takes the one port that
+// shuffles.
+inline V16Pair load_e4m3_by_memory(const uint8_t* p) {
+  const __m512i half = _mm512_and_si512(
+      _mm512_slli_epi16(_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 7),
+      _mm512_set1_epi16(static_cast<int16_t>(0xBF80)));
+  alignas(64) __m256i halves[2];
+  _mm512_store_si512(halves, half);
+  asm volatile("" : "+m"(halves));  // else the compiler takes the halves from the register after all
+  return {{_mm512_cvtph_ps(halves[0])}, {_mm512_cvtph_ps(halves[1])}};
 }
 inline V16Pair load_e4m3(const uint8_t* p) {
   return widen_e4m3(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -167,20 +196,18 @@ constexpr E2m1Floats make_e2m1_floats() {
 }
 alignas(64) constexpr E2m1Floats kE2m1Floats = make_e2m1_floats();
 
-// load_e2m1 with a scale of e8m0: the table comes from memory with the scale in it, and each half of the register gets
-// its eight codes from a load, so that one shuffle is left for sixteen values.
+// load_e2m1 with a scale of e8m0, woven: the table comes from memory with the scale in it, and eight bytes stand in
+// every pair of lanes, the first eight codes in the even ones, so that one shift and one shuffle are left for sixteen
+// values.
 inline V16Pair load_scaled_e2m1(const uint8_t* p, uint8_t scale) {
-  const __m512i shifts = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+  const __m512i shifts = _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28);
   const __m512 table = _mm512_castsi512_ps(_mm512_load_si512(kE2m1Floats.bits[scale]));
-  const auto eight = [&](int i) {
-    int32_t word;
-    __builtin_memcpy(&word, p + 4 * i, 4);
-    return word;
+  const auto sixteen = [&](const uint8_t* codes) {
+    int64_t bytes;
+    __builtin_memcpy(&bytes, codes, 8);
+    return _mm512_srlv_epi32(_mm512_set1_epi64(bytes), shifts);
   };
-  const __m512i first = _mm512_mask_set1_epi32(_mm512_set1_epi32(eight(0)), 0xFF00, eight(1)),
-                second = _mm512_mask_set1_epi32(_mm512_set1_epi32(eight(2)), 0xFF00, eight(3));
-  return {{_mm512_permutexvar_ps(_mm512_srlv_epi32(first, shifts), table)},
-          {_mm512_permutexvar_ps(_mm512_srlv_epi32(second, shifts), table)}};
+  return {{_mm512_permutexvar_ps(sixteen(p), table)}, {_mm512_permutexvar_ps(sixteen(p + 8), table)}};
 }
 
 inline float fold(V16 a) {

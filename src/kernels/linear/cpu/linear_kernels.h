@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Inner loops of the linear op over fp32 lanes, one set per instruction level. Plain pointers only, so that files of
-// any level may include it. Activations are fp32 rows padded with zeros to a multiple of 32.
+// any level may include it. Activations are fp32 rows padded with zeros to a multiple of 32; each sixteen values of
+// them and of panels stand woven (lanes_avx512.h), except those that fold_scales() leaves for fp8_rows().
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,8 @@ struct LinearKernels {
   void (*prepare)(const uint16_t* x, int64_t size, bool round, float* out);
   // out[k] = x[k] * scale of block k/32 * 2^8: an activation that has the weights' scale folded in.
   void (*fold_scales)(const float* x, int64_t in, const uint8_t* scales, float* out);
-  // y[m * y_stride + o] = dot(weight row o, x row m) for a few activation rows, straight from the packed weights.
+  // y[m * y_stride + o] = dot(weight row o, x row m) for a few activation rows and at most 32 outputs, straight from
+  // the packed weights.
   void (*fp8_rows)(const uint8_t* codes, int64_t in, const FewRows& folded_x, int64_t num_out, float* y,
                    int64_t y_stride);
   void (*fp4_rows)(const uint8_t* codes, const uint8_t* scales, int64_t in, const FewRows& x, int64_t num_out, float* y,

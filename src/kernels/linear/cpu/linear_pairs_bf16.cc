@@ -9,10 +9,9 @@ namespace deepinfer {
 namespace {
 
 void prepare_pairs(const uint16_t* x, int64_t size, bool round, uint16_t* out, uint8_t* flags) {
-  alignas(64) float block[32];
   for (int64_t k = 0; k < size; k += 32) {
-    prepare(x + k, size - k < 32 ? size - k : 32, round, block);
-    const Pairs pairs = make_pairs(load16(block), load16(block + 16));
+    const V16Pair block = prepare_block(x + k, size - k, round);
+    const Pairs pairs = make_pairs(block.first, block.second);
     store_pairs(out + k, pairs);
     Range16 range;
     range.add(pairs);
@@ -23,8 +22,8 @@ void prepare_pairs(const uint16_t* x, int64_t size, bool round, uint16_t* out, u
 void widen_pairs(const uint16_t* x, int64_t in, float* out) {
   for (int64_t k = 0; k < in; k += 32) {
     const Pairs pairs = load_pairs(x + k);
-    store16(out + k, first_terms(pairs));
-    store16(out + k + 16, last_terms(pairs));
+    store16(out + k, weave(first_terms(pairs)));
+    store16(out + k + 16, weave(last_terms(pairs)));
   }
 }
 
@@ -291,6 +290,7 @@ struct PairTerms {
   static constexpr int kTerms = 32, kX = kPanelX, kW = kPanelW;
   static Pairs load(const uint16_t* p) { return load_pairs(p); }
   static V16 add_products(V16 sum, Pairs x, Pairs w) { return add_pair_products(sum, x, w); }
+  static V16 in_order(V16 sum) { return sum; }
 };
 void panel_in_pairs(const uint16_t* const* x, int64_t num_x, const uint16_t* weights, const PanelShape& shape,
                     const PanelSums& sums) {

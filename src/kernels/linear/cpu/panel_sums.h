@@ -48,6 +48,8 @@ void multiply_panel_tile(const typename Terms::Element* const* x, const typename
   }
 #pragma GCC unroll 8
   for (int m = 0; m < kX; ++m) {
+#pragma GCC unroll 8
+    for (int n = 0; n < kW; ++n) acc[m][n] = Terms::in_order(acc[m][n]);
     constexpr int kFours = kW / 4 * 4;
 #pragma GCC unroll 2
     for (int n = 0; n < kFours; n += 4)
