@@ -113,6 +113,28 @@ TEST(Linear, EveryRowHandlesRaggedInputsBiasAndAccumulation) {
   }
 }
 
+// Rows and columns beyond what one pass takes: sums that wait in memory, several panels, several tiles of rows.
+TEST(Linear, EveryRowEqualsTheReferenceOnManyColumns) {
+  Rng rng(19);
+  for (const int64_t in : {2080, 2117, 4256}) {
+    const int64_t out = 43;
+    const OwnedWeights weights[] = {random_fp8(rng, out, in), random_bf16_matrix(rng, out, in),
+                                    in % 32 == 0 ? random_fp4(rng, out, in) : random_fp8(rng, out, in)};
+    for (const int64_t rows : {1, 4, 5, 8, 9, 30, 67}) {
+      const auto x = random_bf16(rng, rows * in, 1.f);
+      for (const OwnedWeights& w : weights) {
+        SCOPED_TRACE(fmt::format("{}x{}x{} kind {}", rows, in, out, pick(w).index()));
+        expect_rows_agree(linear_rows(), random_f32(rng, rows * out, 1.f), [&](auto& y) {
+          return LinearParams{.x = {x.data(), {rows, in}},
+                              .weight = pick(w),
+                              .round_activation = in % 32 == 0,
+                              .out_f32 = {y.data(), {rows, out}}};
+        });
+      }
+    }
+  }
+}
+
 // Scales, weights and activations from one end of their range to the other, as far as fp32 holds every product exactly.
 TEST(Linear, EveryRowEqualsTheReferenceOnExtremeValues) {
   Rng rng(17);

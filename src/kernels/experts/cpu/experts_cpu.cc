@@ -32,6 +32,7 @@ struct Plan {
   const Level& level;
   Group* groups;
   int64_t num_groups;
+  bool many;            // some group has more than a few rows
   uint8_t *x, *hidden;  // prepared rows: of tokens, of assignments
   int64_t x_row_bytes, hidden_row_bytes;
   uint8_t* workspaces;
@@ -65,7 +66,7 @@ void run_hidden_tile(const Plan& plan, const Group& group, int64_t tile, int wor
     uint16_t hidden[kTileOut];
     plan.level.kernels.swiglu(gate + r * kTileOut, up + r * kTileOut, p.swiglu_limit,
                               p.weight.data ? &p.weight(a) : nullptr, size, hidden);
-    plan.level.tiles.prepare(hidden, begin, size, inner, true, plan.hidden + a * plan.hidden_row_bytes);
+    plan.level.tiles.prepare(hidden, begin, size, inner, true, plan.many, plan.hidden + a * plan.hidden_row_bytes);
   }
 }
 
@@ -92,6 +93,7 @@ void experts(const ExecutionContext& context, const ExpertsParams& p, const Leve
   if (num_groups_max == 0) return;
   Plan plan{p, level, context.scratch->take<Group>(num_groups_max), 0};
   plan.num_groups = fill_groups(p, plan.groups);
+  plan.many = std::any_of(plan.groups, plan.groups + plan.num_groups, [](const Group& g) { return g.size > kFewRows; });
   plan.x_row_bytes = level.tiles.row_bytes(hidden);
   plan.hidden_row_bytes = level.tiles.row_bytes(inner);
   plan.x = context.scratch->take<uint8_t>(p.x.size[0] * plan.x_row_bytes);
@@ -100,7 +102,7 @@ void experts(const ExecutionContext& context, const ExpertsParams& p, const Leve
   plan.workspaces = context.scratch->take<uint8_t>(context.num_threads() * plan.workspace_bytes);
   const double work = static_cast<double>(assignments) * static_cast<double>(hidden * inner);
   for_each_item(context, p.x.size[0], static_cast<double>(p.x.num_elements()), [&](int64_t r, int) {
-    level.tiles.prepare(words(p.x.row(r)), 0, hidden, hidden, true, plan.x + r * plan.x_row_bytes);
+    level.tiles.prepare(words(p.x.row(r)), 0, hidden, hidden, true, plan.many, plan.x + r * plan.x_row_bytes);
   });
   // Items run over the outputs of one group before the next: the weights are read in order.
   const int64_t hidden_tiles = ceil_div(inner, kTileOut), output_tiles = ceil_div(hidden, kTileOut);

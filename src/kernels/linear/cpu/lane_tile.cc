@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: MIT
 // Tiles over fp32 lanes (levels avx2 and avx512). A few rows walk the packed weights directly; more rows share panels
-// of unpacked weights, small enough for the first cache: all rows pass over one panel before the next is unpacked.
+// of unpacked weights: at level avx2 small enough for the first cache, so that all rows pass over one panel before the
+// next is unpacked; at level avx512 planes of all outputs of the tile (linear_planes.h), for the second.
 #include <algorithm>
 
 #include "base/range.h"
 #include "kernels/linear/cpu/linear_kernels.h"
+#include "kernels/linear/cpu/linear_planes.h"
 #include "kernels/linear/cpu/weight_tile.h"
 
 namespace deepinfer {
 namespace {
 
 constexpr int64_t kPanelOut = 4, kPanelColumns = 1024;
-constexpr int64_t kFewRowsMost = 8;
 
 const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }
 
 int64_t stride_of(int64_t in) { return round_up<int64_t>(in, 32); }
 int64_t row_bytes(int64_t in) { return round_up<int64_t>(stride_of(in) * 4, 64); }
+// Rows of a power of two would meet in a few sets of the first cache: folded rows stand a line further apart.
+int64_t folded_stride(int64_t in) { return stride_of(in) + 16; }
 // Folded activations of a few rows, or a panel and the sums of a tile.
 int64_t workspace_bytes(int64_t in) {
-  const int64_t few = kFewRowsMost * stride_of(in),
+  const int64_t few = kFewRows * folded_stride(in),
                 panel = kPanelOut * kPanelColumns + (in > kPanelColumns ? kTileRows * kTileOut * 16 : 0);
   return 4 * std::max(few, panel);
 }
@@ -30,10 +33,10 @@ void multiply_few(const LinearKernels& k, const WeightTile& tile, const float* c
                   float* y) {
   const int64_t in = num_inputs(tile.weight), begin = tile.out_begin;
   if (const auto* fp8 = std::get_if<Fp8Matrix>(&tile.weight)) {
-    const float* rows[kFewRowsMost] = {};
+    const float* rows[kFewRows] = {};
     for (int64_t m = 0; m < num_x; ++m) {
-      rows[m] = folded + m * stride_of(in);
-      k.fold_scales(x[m], in, fp8->row_scales(begin), folded + m * stride_of(in));
+      rows[m] = folded + m * folded_stride(in);
+      k.fold_scales(x[m], in, fp8->row_scales(begin), folded + m * folded_stride(in));
     }
     k.fp8_rows(fp8->row(begin), in, {rows, num_x}, tile.out_size, y, kTileOut);
   } else if (const auto* fp4 = std::get_if<Fp4Matrix>(&tile.weight)) {
@@ -52,11 +55,8 @@ void unpack(const LinearKernels& k, const WeightMatrix& weight, int64_t begin, c
   else k.unpack_bf16(words(std::get<Bf16Matrix>(weight).row(begin)), in, shape, panel);
 }
 
-void multiply(const LinearKernels& k, const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows,
-              uint8_t* workspace, float* y) {
-  const auto* x = reinterpret_cast<const float* const*>(rows);
-  float* panel = reinterpret_cast<float*>(workspace);
-  if (num_rows <= kFewRowsMost) return multiply_few(k, tile, x, num_rows, panel, y);
+void multiply_panels(const LinearKernels& k, const WeightTile& tile, const float* const* x, int64_t num_rows,
+                     float* panel, float* y) {
   const int64_t in = num_inputs(tile.weight);
   float* sums = panel + kPanelOut * kPanelColumns;
   for (int64_t begin = 0; begin < in; begin += kPanelColumns) {
@@ -69,21 +69,78 @@ void multiply(const LinearKernels& k, const WeightTile& tile, const uint8_t* con
   }
 }
 
-template <const LinearKernels& (*kKernels)()>
-constexpr TileKernels kTileKernels = {
-    row_bytes,
-    [](const uint16_t* x, int64_t begin, int64_t size, int64_t, bool round, uint8_t* row) {
-      kKernels().prepare(x, size, round, reinterpret_cast<float*>(row) + begin);
-    },
-    workspace_bytes,
-    [](const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace, float* y) {
-      multiply(kKernels(), tile, rows, num_rows, workspace, y);
-    },
-    [](const float* y, int64_t size, uint16_t* out) { kKernels().round_bf16(y, size, out); }};
+// Rows with planes: the woven row, then its planes, a line further than a power of two would put the next row.
+int64_t plane_row_bytes(int64_t in) { return row_bytes(in) + 4 * stride_of(in) + 64; }
+// A panel, then the sums of a tile.
+int64_t plane_workspace_bytes(int64_t in) {
+  return std::max(4 * kFewRows * folded_stride(in), 76 * plane_columns(in) + 4 * kPlanes * kPlaneOut * kTileRows);
+}
+
+void prepare_planes(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, bool many, uint8_t* row) {
+  auto* woven = reinterpret_cast<float*>(row);
+  linear_kernels_avx512().prepare(x, size, round, woven + begin);
+  if (many) plane_kernels_avx512().spread(woven, begin, size, in, reinterpret_cast<float*>(row + row_bytes(in)));
+}
+
+PlaneKernels::Multiply turn(const WeightTile& tile, const PlaneShape& shape, const TurnedPanel& panel) {
+  const PlaneKernels& k = plane_kernels_avx512();
+  const int64_t in = num_inputs(tile.weight), begin = tile.out_begin;
+  if (const auto* fp8 = std::get_if<Fp8Matrix>(&tile.weight)) {
+    k.turn_fp8(fp8->row(begin), fp8->row_scales(begin), in, shape, panel);
+    return k.multiply_fp8;
+  }
+  if (const auto* fp4 = std::get_if<Fp4Matrix>(&tile.weight)) {
+    k.turn_fp4(fp4->row(begin), fp4->row_scales(begin), in, shape, panel);
+    return k.multiply_fp4;
+  }
+  k.turn_bf16(words(std::get<Bf16Matrix>(tile.weight).row(begin)), in, shape, panel);
+  return k.multiply_bf16;
+}
+
+void multiply_planes(const WeightTile& tile, const float* const* x, int64_t num_rows, uint8_t* workspace, float* y) {
+  static_assert(kPlaneOut == kTileOut);
+  const int64_t in = num_inputs(tile.weight), columns = plane_columns(in);
+  auto* scales = reinterpret_cast<float*>(workspace + 64 * columns);
+  const TurnedPanel panel{workspace, scales, scales + columns};
+  float* sums = panel.plane + 2 * columns;
+  const float* planes[kTileRows];  // as many as there are rows are set
+  for (int64_t m = 0; m < num_rows; ++m) planes[m] = x[m] + row_bytes(in) / 4;
+  for (int64_t begin = 0; begin < in; begin += columns) {
+    const PlaneShape shape{begin, std::min(columns, in - begin), tile.out_size};
+    turn(tile, shape, panel)(planes, num_rows, panel, shape, sums);
+  }
+  plane_kernels_avx512().fold(sums, num_rows, y);
+}
+
+void prepare_lanes(const uint16_t* x, int64_t begin, int64_t size, int64_t, bool round, bool, uint8_t* row) {
+  linear_kernels_avx2().prepare(x, size, round, reinterpret_cast<float*>(row) + begin);
+}
+
+void multiply_avx2(const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace, float* y) {
+  const auto* x = reinterpret_cast<const float* const*>(rows);
+  auto* work = reinterpret_cast<float*>(workspace);
+  if (num_rows <= kFewRows) multiply_few(linear_kernels_avx2(), tile, x, num_rows, work, y);
+  else multiply_panels(linear_kernels_avx2(), tile, x, num_rows, work, y);
+}
+void multiply_avx512(const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace,
+                     float* y) {
+  const auto* x = reinterpret_cast<const float* const*>(rows);
+  auto* work = reinterpret_cast<float*>(workspace);
+  if (num_rows <= kFewRows) multiply_few(linear_kernels_avx512(), tile, x, num_rows, work, y);
+  else multiply_planes(tile, x, num_rows, workspace, y);
+}
 
 }  // namespace
 
-const TileKernels& tile_kernels_avx2() { return kTileKernels<linear_kernels_avx2>; }
-const TileKernels& tile_kernels_avx512() { return kTileKernels<linear_kernels_avx512>; }
+const TileKernels& tile_kernels_avx2() {
+  static const TileKernels kTileKernels = {row_bytes, prepare_lanes, workspace_bytes, multiply_avx2,
+                                           linear_kernels_avx2().round_bf16};
+  return kTileKernels;
+}
+const TileKernels& tile_kernels_avx512() {
+  static const TileKernels kTileKernels = {plane_row_bytes, prepare_planes, plane_workspace_bytes, multiply_avx512,
+                                           linear_kernels_avx512().round_bf16};
+  return kTileKernels;
+}
 
 }  // namespace deepinfer

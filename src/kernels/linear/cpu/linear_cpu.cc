@@ -77,7 +77,7 @@ void linear(const ExecutionContext& context, const LinearParams& p, const TileKe
   for_each_item(context, rows, static_cast<double>(rows * p.num_groups * in), [&](int64_t r, int) {
     for (int64_t g = 0; g < p.num_groups; ++g)
       kernels.prepare(reinterpret_cast<const uint16_t*>(p.x.row(r)) + g * in, 0, in, in, p.round_activation,
-                      plan.prepared + (r * p.num_groups + g) * row_bytes);
+                      rows > kFewRows, plan.prepared + (r * p.num_groups + g) * row_bytes);
   });
   uint8_t* workspaces = context.scratch->take<uint8_t>(context.num_threads() * workspace_bytes);
   const int64_t items = plan.tiles_per_group * p.num_groups * ceil_div(rows, kTileRows);

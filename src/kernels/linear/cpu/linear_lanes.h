@@ -3,7 +3,6 @@
 // e4m3 and e2m1 factors with power-of-two scales), so fused multiply-adds give the reference's bits.
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -191,8 +190,12 @@ void walk_outputs(const Rows& rows, const float* const* x, int64_t num_out, floa
     const bool first = begin == 0, last = begin + part_blocks >= num_blocks;
     // Next come the next rows; of a part of the columns the next part, after the last those of the outputs after these.
     const int64_t ahead = first && last ? kRows * num_full : last ? num_out * num_full - begin : part_blocks;
-    const WalkPart part{
-        begin, last ? num_blocks : begin + part_blocks, std::min(num_full, begin + part_blocks), ahead, first, last};
+    const WalkPart part{begin,
+                        last ? num_blocks : begin + part_blocks,
+                        begin + part_blocks < num_full ? begin + part_blocks : num_full,
+                        ahead,
+                        first,
+                        last};
     int64_t o = 0;
     for (; o + kRows <= num_out; o += kRows) walk<kRows, kX>(rows(o), x, part, sums + o * kX * 16, y + o, y_stride);
     for (; o < num_out; ++o) walk<1, kX>(rows(o), x, part, sums + o * kX * 16, y + o, y_stride);

@@ -11,7 +11,7 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kPanelOut = 8, kPanelColumns = 1024;
-constexpr int64_t kFewRowsMost = 8, kLaneRows = 4, kRowsAtOnce = 12;
+constexpr int64_t kLaneRows = 4, kRowsAtOnce = 12;
 
 const uint16_t* words(const bf16* p) { return reinterpret_cast<const uint16_t*>(p); }
 
@@ -24,12 +24,12 @@ const uint8_t* flags_of(const uint16_t* row, int64_t in) {
 int64_t row_bytes(int64_t in) { return 2 * num_words(in) + round_up<int64_t>(num_blocks(in), 64); }
 // Folded activations of a few rows, or a panel and the sums of a tile, or fp32 rows and one more.
 int64_t workspace_bytes(int64_t in) {
-  const int64_t few = 2 * kFewRowsMost * num_words(in),
+  const int64_t few = 2 * kFewRows * num_words(in),
                 panel = 2 * kPanelOut * kPanelColumns + (in > kPanelColumns ? kTileRows * kTileOut * 64 : 0);
   return std::max({few, panel, 4 * (kLaneRows + 1) * num_words(in)});
 }
 
-void prepare(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, uint8_t* row) {
+void prepare(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, bool, uint8_t* row) {
   auto* pairs = reinterpret_cast<uint16_t*>(row);
   pair_kernels_bf16().prepare(x, size, round, pairs + begin, row + 2 * num_words(in) + begin / 32);
   if (begin + size == in) std::fill(pairs + round_up<int64_t>(in, 32), pairs + num_words(in), uint16_t{0});
@@ -67,7 +67,7 @@ bool multiply_few(const WeightTile& tile, const uint16_t* const* x, int64_t num_
   const PairKernels& k = pair_kernels_bf16();
   const int64_t in = num_inputs(tile.weight), begin = tile.out_begin;
   if (const auto* fp8 = std::get_if<Fp8Matrix>(&tile.weight)) {
-    const uint16_t* rows[kFewRowsMost] = {};
+    const uint16_t* rows[kFewRows] = {};
     for (int64_t m = 0; m < num_x; ++m) {
       rows[m] = folded + m * num_words(in);
       k.fold_scales(x[m], in, fp8->row_scales(begin), folded + m * num_words(in));
@@ -142,7 +142,7 @@ void multiply(const WeightTile& tile, const uint8_t* const* rows, int64_t num_ro
   bool plain = weight_plain(tile);
   for (int64_t m = 0; m < num_rows && plain; ++m)
     plain = pair_kernels_bf16().flags_clear(flags_of(x[m], in), num_blocks(in));
-  const bool few = num_rows <= kFewRowsMost;
+  const bool few = num_rows <= kFewRows;
   if (plain && few && multiply_few(tile, x, num_rows, reinterpret_cast<uint16_t*>(workspace), y)) return;
   if (plain && !few && multiply_panels(tile, x, num_rows, workspace, y)) return;
   for (int64_t m = 0; m < num_rows; m += kLaneRows)

@@ -10,6 +10,7 @@
 namespace deepinfer {
 
 inline constexpr int64_t kTileOut = 32, kTileRows = 64;
+inline constexpr int64_t kFewRows = 8;  // up to which rows are multiplied straight from the packed weights
 
 struct WeightTile {
   const WeightMatrix& weight;
@@ -21,8 +22,8 @@ struct TileKernels {
   int64_t (*row_bytes)(int64_t in);
   // Columns [begin, begin + size) of a row of `in` activations, begin a multiple of 32 and size too unless the row ends
   // there. With round also through e4m3 with a power-of-two scale per 32 columns. Columns may be prepared in any order
-  // and on any threads.
-  void (*prepare)(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, uint8_t* row);
+  // and on any threads. With many the row can be multiplied among more than kFewRows rows.
+  void (*prepare)(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, bool many, uint8_t* row);
   int64_t (*workspace_bytes)(int64_t in);  // of one worker
   // y[m * kTileOut + o] = dot(row m, weight row out_begin + o).
   void (*multiply)(const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace, float* y);
