@@ -143,6 +143,7 @@ void copy_batch(const Batch& batch, StepContext& step) {
   step.batch.sequences = batch.sequences;
   step.batch.verify_budget = batch.verify_budget;
   step.batch.temperatures.assign(batch.temperatures.begin(), batch.temperatures.end());
+  step.batch.foretold_rate = batch.foretold_rate;
   step.blocks.clear();
   step.tables.clear();
   for (BatchSequence& sequence : step.batch.sequences) {

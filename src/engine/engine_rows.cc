@@ -21,7 +21,7 @@ void split_budget(State& state, const Batch& batch) {
     if (!sequence.follows) continue;
     const Lane& lane = lane_of(state, sequence);
     const int64_t most = runs(lane) ? std::min(sequence.follow_drafts_max, lane.drafts_wanted()) : 0;
-    state.survivals.add_logits(lane.confidences, batch.temperatures, most);
+    state.survivals.add_logits(lane.confidences, batch.temperatures, most, batch.foretold_rate);
   }
   split_verify_budget(state.survivals, batch.verify_budget, state.verify_scratch, state.verify_lengths);
 }

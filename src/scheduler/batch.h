@@ -30,7 +30,8 @@ namespace deepinfer {
 // Longest draft block the engine supports; a verify run has one row more.
 inline constexpr int64_t kDraftTokensMax = 15;
 
-// The confidence of a draft that a grammar proposes: it counts as accepted, and says nothing of the draft head.
+// The confidence of a draft that a grammar proposes: how often such drafts stand is measured (foretold_rate.h), and it
+// says nothing of the draft head.
 inline constexpr float kForetoldConfidence = std::numeric_limits<float>::infinity();
 
 // Which rows run where. All values are positions. The defaults mean a plain run: every row in every layer, full
@@ -74,6 +75,7 @@ struct Batch {
   std::vector<BatchSequence> sequences;
   int64_t verify_budget = 0;        // drafts verified by all sequences that follow
   std::vector<float> temperatures;  // of their confidences, by draft position (calibration.h); missing = 1
+  float foretold_rate = 1;          // of their drafts with kForetoldConfidence, those that stand
   bool empty() const { return sequences.empty(); }
   int64_t num_rows() const { return static_cast<int64_t>(tokens.size()); }  // rows of sequences that follow not counted
 };

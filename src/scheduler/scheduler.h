@@ -30,6 +30,7 @@
 #include "scheduler/calibration.h"
 #include "scheduler/draft_guard.h"
 #include "scheduler/draft_worth.h"
+#include "scheduler/foretold_rate.h"
 #include "scheduler/scheduler_options.h"
 #include "scheduler/sequence.h"
 #include "scheduler/state_move.h"
@@ -195,6 +196,7 @@ class Scheduler {
   Calibration calibration_;
   DraftGuard draft_guard_;
   DraftWorth draft_worth_;
+  ForetoldRate foretold_rate_;
   bool step_drafts_ = true;  // of the step being planned
   struct IdHash {
     size_t operator()(SequenceId id) const { return static_cast<size_t>(id); }
@@ -211,6 +213,7 @@ class Scheduler {
   uint64_t next_snapshot_ = 1;
   int64_t snapshot_bytes_ = 0;
   SurvivalTable live_survivals_, stale_survivals_;  // the second of the step before: the budget sees nothing newer
+  SurvivalTable foretold_survivals_;                // except for these, which are no model's
   std::vector<Sequence*> decoding_;                 // scratch of plan
   std::vector<BlockId> fresh_blocks_;
   std::vector<int32_t> verify_lengths_;

@@ -82,7 +82,9 @@ void Scheduler::commit_decode(Sequence& s, const SequenceOutput& output, Sequenc
   CHECK(static_cast<int64_t>(output.tokens.size()) == output.num_accepted + 1);
   s.record.num_verified += output.num_verified;
   mean_run_tokens_ += 0.01 * (static_cast<double>(output.tokens.size()) - mean_run_tokens_);
-  const bool is_foretold = !s.confidences.empty() && s.confidences[0] == kForetoldConfidence;
+  const int64_t num_foretold = s.num_foretold_drafts();
+  const bool is_foretold = num_foretold > 0;
+  if (is_foretold) foretold_rate_.add(num_foretold, output.num_verified, output.num_accepted);
   if (!s.drafts.empty() && !is_foretold)
     draft_worth_.add(output.num_verified, static_cast<int64_t>(output.tokens.size()));
   if (output.num_verified > 0 && !is_foretold) {

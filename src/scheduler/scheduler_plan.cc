@@ -65,24 +65,28 @@ int64_t Scheduler::drafts_wanted(const Sequence& s) const {
 
 // The budget comes from the confidences of the step before. With nothing under way the split is made here, from this
 // step's confidences (verify_budget.h). Else those do not exist yet: the engine splits when they do, and every sequence
-// that follows has room for the most it may get.
+// that follows has room for the most it may get. What a grammar proposes now raises the budget where that alone pays.
 void Scheduler::choose_verify_lengths(Batch& batch) {
   live_survivals_.clear();
+  foretold_survivals_.clear();
+  const float foretold_rate = foretold_rate_.rate();
   for (const Sequence* s : decoding_) {
     const bool follows = s->num_steps_under_way > 0;
     const bool knows_nothing = follows && s->confidences.empty() && s->drafts_come;
-    if (follows && s->num_foretold > 0)
-      live_survivals_.add_foretold(std::min({s->num_foretold, options_.num_drafts, drafts_wanted(*s)}));
+    const int64_t num_foretold =
+        std::min({follows ? s->num_foretold : s->num_foretold_drafts(), options_.num_drafts, drafts_wanted(*s)});
+    if (num_foretold > 0) foretold_survivals_.add_foretold(num_foretold, foretold_rate);
+    if (follows && num_foretold > 0) live_survivals_.add_foretold(num_foretold, foretold_rate);
     else if (knows_nothing) live_survivals_.add_certain(std::min(options_.num_drafts, drafts_wanted(*s)));
-    else live_survivals_.add_logits(s->confidences, calibration_.temperatures(), drafts_wanted(*s));
+    else live_survivals_.add_logits(s->confidences, calibration_.temperatures(), drafts_wanted(*s), foretold_rate);
   }
   const bool follows = num_steps_ > 0;
   const SurvivalTable& sizing = follows || stale_survivals_.num_requests() == 0 ? live_survivals_ : stale_survivals_;
   const double num_decoding = static_cast<double>(decoding_.size());
   const VerifyCost cost{.base_ns = std::max(1.0, decode_ns()), .row_ns = fit_.curve().v};
-  const int64_t worth_it = verify_budget(sizing, num_decoding, cost, verify_scratch_);
-  const int64_t budget =
-      options_.verifies_all ? live_survivals_.num_drafts() : std::max(worth_it, live_survivals_.num_foretold());
+  const int64_t worth_it = std::max(verify_budget(sizing, num_decoding, cost, verify_scratch_),
+                                    verify_budget(foretold_survivals_, num_decoding, cost, verify_scratch_));
+  const int64_t budget = options_.verifies_all ? live_survivals_.num_drafts() : worth_it;
   if (!follows) {
     split_verify_budget(live_survivals_, budget, verify_scratch_, verify_lengths_);
     std::swap(stale_survivals_, live_survivals_);
@@ -98,6 +102,7 @@ void Scheduler::choose_verify_lengths(Batch& batch) {
       batch.verify_budget += follows_with_drafts(decoding_[i]) ? verify_lengths_[i] : 0;
   }
   batch.temperatures.assign(calibration_.temperatures().begin(), calibration_.temperatures().end());
+  batch.foretold_rate = foretold_rate;
   for (size_t i = 0; i < decoding_.size(); ++i)
     if (follows_with_drafts(decoding_[i]))
       verify_lengths_[i] = static_cast<int32_t>(std::min(options_.num_drafts, drafts_wanted(*decoding_[i])));

@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "kv/prefix_cache.h"
 #include "kv/tail_cache.h"
+#include "scheduler/batch.h"
 #include "scheduler/replay_plan.h"
 #include "scheduler/state_move.h"
 
@@ -109,6 +110,10 @@ struct Sequence {
   int64_t num_foretold = 0;        // drafts of the next step, at most, that a grammar proposes: no head says how likely
   SequenceRecord record;
 
+  // Drafts at the front that a grammar proposed.
+  int64_t num_foretold_drafts() const {
+    return std::ranges::find_if(confidences, [](float c) { return c != kForetoldConfidence; }) - confidences.begin();
+  }
   int64_t num_prompt_tokens() const { return static_cast<int64_t>(request.prompt.size()); }
   int64_t num_output_tokens() const { return static_cast<int64_t>(tokens.size()) - num_prompt_tokens(); }
   int64_t num_uncomputed_tokens() const { return static_cast<int64_t>(tokens.size()) - num_computed_tokens; }

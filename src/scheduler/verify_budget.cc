@@ -75,17 +75,17 @@ int64_t linear_budget(std::span<const float> all, double num_sampling, const Ver
 void SurvivalTable::clear() {
   values_.clear();
   ends_.clear();
-  num_foretold_ = 0;
 }
 
 void SurvivalTable::add_logits(std::span<const float> logits, std::span<const float> temperatures,
-                               int64_t num_drafts_max) {
+                               int64_t num_drafts_max, float foretold_rate) {
   float survival = 1.0f;
   for (size_t j = 0; j < logits.size() && static_cast<int64_t>(j) < num_drafts_max; ++j) {
     const float temperature = j < temperatures.size() ? temperatures[j] : 1.0f;
-    survival *= 1.0f / (1.0f + std::exp(-std::clamp(logits[j] / temperature, -kLogitMax, kLogitMax)));
+    survival *= logits[j] == kForetoldConfidence
+                    ? foretold_rate
+                    : 1.0f / (1.0f + std::exp(-std::clamp(logits[j] / temperature, -kLogitMax, kLogitMax)));
     if (!(survival > kSurvivalMin)) break;
-    num_foretold_ += logits[j] == kForetoldConfidence;
     values_.push_back(survival);
   }
   ends_.push_back(static_cast<int32_t>(values_.size()));
@@ -101,9 +101,11 @@ void SurvivalTable::add_certain(int64_t num_drafts) {
   ends_.push_back(static_cast<int32_t>(values_.size()));
 }
 
-void SurvivalTable::add_foretold(int64_t num_drafts) {
-  add_certain(num_drafts);
-  num_foretold_ += std::max<int64_t>(num_drafts, 0);
+void SurvivalTable::add_foretold(int64_t num_drafts, float foretold_rate) {
+  float survival = foretold_rate;
+  for (int64_t j = 0; j < num_drafts && survival > kSurvivalMin; ++j, survival *= foretold_rate)
+    values_.push_back(survival);
+  ends_.push_back(static_cast<int32_t>(values_.size()));
 }
 
 std::span<const float> SurvivalTable::request(int64_t i) const {

@@ -18,13 +18,13 @@ class SurvivalTable {
  public:
   void clear();
   // One request more, from raw confidence logits and calibration temperatures (one per draft position; missing = 1), at
-  // most `num_drafts_max` of them. Drafts with survival below 1e-6 are left out.
-  void add_logits(std::span<const float> logits, std::span<const float> temperatures, int64_t num_drafts_max);
+  // most `num_drafts_max` of them. A draft with kForetoldConfidence stands as often as `foretold_rate` says. Drafts
+  // with survival below 1e-6 are left out.
+  void add_logits(std::span<const float> logits, std::span<const float> temperatures, int64_t num_drafts_max,
+                  float foretold_rate);
   void add(std::span<const float> survivals);
-  void add_certain(int64_t num_drafts);   // a request of which nothing is known yet: all its drafts count as accepted
-  void add_foretold(int64_t num_drafts);  // the same, of drafts with kForetoldConfidence
-  // With kForetoldConfidence, in all: each stands nearly certainly, so a row of a step now saves one of a later step.
-  int64_t num_foretold() const { return num_foretold_; }
+  void add_certain(int64_t num_drafts);  // a request of which nothing is known yet: all its drafts count as accepted
+  void add_foretold(int64_t num_drafts, float foretold_rate);  // all of them with kForetoldConfidence
   int64_t num_requests() const { return static_cast<int64_t>(ends_.size()); }
   int64_t num_drafts() const { return static_cast<int64_t>(values_.size()); }
   std::span<const float> request(int64_t i) const;
@@ -33,7 +33,6 @@ class SurvivalTable {
  private:
   std::vector<float> values_;
   std::vector<int32_t> ends_;
-  int64_t num_foretold_ = 0;
 };
 
 // Time of a step over the number of verified drafts K: step_ns(K) = base_ns + K x row_ns, or any table of it.

@@ -10,6 +10,7 @@
 
 #include "base/philox.h"
 #include "scheduler/batch.h"
+#include "scheduler/foretold_rate.h"
 
 namespace deepinfer {
 namespace {
@@ -19,7 +20,7 @@ SurvivalTable from_confidences(const std::vector<std::vector<double>>& confidenc
   for (const auto& one : confidences) {
     std::vector<float> logits;
     for (const double c : one) logits.push_back(static_cast<float>(std::log(c / (1 - c))));
-    out.add_logits(logits, {}, 100);
+    out.add_logits(logits, {}, 100, 1.0f);
   }
   return out;
 }
@@ -58,18 +59,45 @@ int64_t early_budget(const SurvivalTable& s, std::span<const double> cost) {
 const SurvivalTable kThree = from_confidences({{.95, .9, .9, .8, .8}, {.7, .6, .5, .5, .4}, {.4, .3, .5, .5, .5}});
 
 // Whatever the temperatures say of the head's drafts.
-TEST(VerifyBudget, ForetoldDraftsCountAsCertain) {
+TEST(VerifyBudget, ForetoldDraftsSurviveByTheirOwnRate) {
   SurvivalTable table;
   const float logits[] = {kForetoldConfidence, kForetoldConfidence, 0.0f};
   const float temperatures[] = {8.0f, 8.0f, 1.0f};
-  table.add_logits(logits, temperatures, 3);
-  table.add_foretold(2);
+  table.add_logits(logits, temperatures, 3, 0.5f);
+  table.add_foretold(2, 0.75f);
+  table.add_foretold(0, 0.75f);
   table.add_certain(4);
-  EXPECT_EQ(table.num_foretold(), 4);
-  EXPECT_EQ(table.num_drafts(), 9);
-  EXPECT_EQ(std::vector<float>(table.request(0).begin(), table.request(0).end()), (std::vector<float>{1, 1, 0.5f}));
-  table.clear();
-  EXPECT_EQ(table.num_foretold(), 0);
+  const auto request = [&](int64_t i) { return std::vector<float>(table.request(i).begin(), table.request(i).end()); };
+  EXPECT_EQ(request(0), (std::vector<float>{0.5f, 0.25f, 0.125f}));
+  EXPECT_EQ(request(1), (std::vector<float>{0.75f, 0.5625f}));
+  EXPECT_TRUE(request(2).empty());
+  EXPECT_EQ(request(3), std::vector<float>(4, 1.0f));
+}
+
+// Drafts a:b stand for a drafts verified of which the first b were accepted.
+TEST(ForetoldRate, FollowsWhatStandsAndForgetsWhereNothingIsTried) {
+  ForetoldRate rate;
+  EXPECT_GT(rate.rate(), 0.95f);
+  for (int i = 0; i < 200; ++i) rate.add(7, 7, 7);
+  EXPECT_GT(rate.rate(), 0.99f);
+  for (int i = 0; i < 400; ++i) rate.add(7, 7, 1);  // one stands, the next does not, five say nothing
+  EXPECT_NEAR(rate.rate(), 0.5f, 0.02f);
+  for (int i = 0; i < 2'000; ++i) rate.add(7, 0, 0);
+  EXPECT_GT(rate.rate(), 0.95f) << "tried again";
+  for (int i = 0; i < 400; ++i) rate.add(2, 7, 5);  // the head's drafts behind them are not counted
+  EXPECT_GT(rate.rate(), 0.99f);
+}
+
+TEST(ForetoldRate, ALowRateEndsVerifyingWhereRowsCostAsMuchAsSteps) {
+  VerifyScratch scratch;
+  const VerifyCost dear{.base_ns = 100, .row_ns = 70}, cheap{.base_ns = 100, .row_ns = 1};
+  for (const auto& [foretold_rate, expected] :
+       {std::pair{0.99f, int64_t{7}}, {0.75f, int64_t{1}}, {0.5f, int64_t{0}}}) {
+    SurvivalTable table;
+    table.add_foretold(7, foretold_rate);
+    EXPECT_EQ(verify_budget(table, 1, dear, scratch), expected) << foretold_rate;
+    EXPECT_GE(verify_budget(table, 1, cheap, scratch), 4) << foretold_rate;
+  }
 }
 
 }  // namespace
@@ -164,7 +192,7 @@ TEST(VerifyBudget, LinearCostsGiveWhatATableOfThemGives) {
 TEST(VerifyBudget, TemperaturesScaleTheLogits) {
   const std::vector<float> logits = {2.0f, 2.0f}, temperatures = {2.0f};
   SurvivalTable table;
-  table.add_logits(logits, temperatures, 2);
+  table.add_logits(logits, temperatures, 2, 1.0f);
   const auto s = table.request(0);
   EXPECT_NEAR(s[0], 1 / (1 + std::exp(-1.0)), 1e-6);
   EXPECT_NEAR(s[1], s[0] / (1 + std::exp(-2.0)), 1e-6);

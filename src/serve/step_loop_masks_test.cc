@@ -227,6 +227,7 @@ TEST(StepLoopMasks, WhatTheRulesDictateIsDraftedWithAHeadAndWithout) {
       for (const bool foretells : {false, true}) {
         StepLoopOptions options = loop_test_options();
         options.scheduler.num_drafts = 7;
+        options.scheduler.verifies_all = true;  // whatever the clock says of rows and steps
         options.scheduler.has_draft_head = has_head;
         options.pipelined = pipelined;
         options.drafts_foretold = foretells;

@@ -215,6 +215,7 @@ TEST_F(StructuredOutput, NoThreadAndNoDraftChangesAToken) {
   for (const bool has_head : {true, false}) {
     StepLoopOptions options = wide_loop();
     options.scheduler.has_draft_head = has_head;
+    options.scheduler.verifies_all = true;  // whatever the clock says of rows and steps
     options.scheduler.num_drafts = draft_run_max(golden_model().weights->config());
     EXPECT_EQ(answers_at_once(options, wide_engine(), num_steps), expected);
     options.drafts_foretold = false;
