@@ -159,30 +159,42 @@ class DeviceBench {
     add_product(fmt::format("{} {}x{} M={}", name, out, in, rows), time, estimate(params(0)));
   }
 
+  // Several: routed ones, FP4. One: the shared one, FP8, in rotation.
   void experts(int64_t num_experts, int64_t rows_each) {
-    constexpr int64_t kHidden = 5120, kInner = 2304, kCodes = kHidden * kInner / 2, kScales = kHidden * kInner / 32;
-    const Buffer<uint8_t> codes = bytes(3 * num_experts * kCodes), scale = scales(3 * num_experts * kScales);
+    const bool is_fp8 = num_experts == 1;
+    const int count = is_fp8 ? 5 : 4;
+    constexpr int64_t kHidden = 5120, kInner = 2304, kScales = kHidden * kInner / 32;
+    const int64_t kCodes = kHidden * kInner / (is_fp8 ? 1 : 2), copies = is_fp8 ? count : 1;
+    const Buffer<uint8_t> codes = bytes(3 * copies * num_experts * kCodes),
+                          scale = scales(3 * copies * num_experts * kScales);
     std::vector<ExpertMatrices> matrices;
     std::vector<int32_t> begin = {0};
-    for (int64_t e = 0; e < num_experts; ++e) {
-      const auto matrix = [&](int64_t m, int64_t out, int64_t in) {
-        return Fp4Matrix{codes.data() + (3 * e + m) * kCodes, scale.data() + (3 * e + m) * kScales, out, in};
+    for (int64_t e = 0; e < copies * num_experts; ++e) {
+      const auto matrix = [&](int64_t m, int64_t out, int64_t in) -> WeightMatrix {
+        const uint8_t *c = codes.data() + (3 * e + m) * kCodes, *s = scale.data() + (3 * e + m) * kScales;
+        if (is_fp8) return Fp8Matrix{c, s, out, in};
+        return Fp4Matrix{c, s, out, in};
       };
       matrices.push_back({matrix(0, kInner, kHidden), matrix(1, kInner, kHidden), matrix(2, kHidden, kInner)});
-      begin.push_back(begin.back() + static_cast<int32_t>(rows_each));
+      if (e < num_experts) begin.push_back(begin.back() + static_cast<int32_t>(rows_each));
     }
     const int64_t rows = num_experts * rows_each;
     const Buffer<int32_t> begin_on_device = table(begin);
     const Buffer<uint8_t> x = bytes(2 * rows * kHidden);
     Buffer<bf16> y(device_.memory(), rows * kHidden);
     ExpertsParams params{.x = {reinterpret_cast<const bf16*>(x.data()), {rows, kHidden}},
-                         .experts = matrices,
+                         .experts = {matrices.data(), static_cast<size_t>(num_experts)},
                          .begin = {begin_on_device.data(), {num_experts + 1}},
                          .swiglu_limit = 10,
                          .out = {y.data(), {rows, kHidden}}};
-    const double time = seconds(4, [&](int) { kernels_.experts(context(), params); });
+    const double time = seconds(count, [&](int i) {
+      if (is_fp8) params.experts = {matrices.data() + i, 1};
+      kernels_.experts(context(), params);
+    });
     params.begin = {begin.data(), {num_experts + 1}};
-    add_product(fmt::format("experts fp4, {} experts, {} rows each", num_experts, rows_each), time, estimate(params));
+    add_product(is_fp8 ? fmt::format("shared expert fp8, {} rows", rows_each)
+                       : fmt::format("experts fp4, {} experts, {} rows each", num_experts, rows_each),
+                time, estimate(params));
   }
 
   // 128 window rows and 512 selected entries a token; decode: every token of another lane, else all of one.
@@ -293,7 +305,8 @@ class DeviceBench {
 
 // Exact rows are bound by fp32 arithmetic from a few rows on, so their long cases would only cost time.
 void products(DeviceBench& bench, bool quick) {
-  for (const int64_t rows : {1, 4, 16, 64, 512, 4096}) {
+  for (const int64_t rows : {1, 4, 16, 64, 264, 512, 4096}) {
+    if (bench.is_exact() && rows == 264) continue;
     if ((quick && rows > 1) || (bench.is_exact() && rows > 512)) break;
     bench.linear("wq_a fp8", 1, 1280, 5120, 1, rows);
     bench.linear("wkv fp8", 1, 512, 5120, 1, rows);
@@ -301,9 +314,10 @@ void products(DeviceBench& bench, bool quick) {
     bench.linear("wo_a fp8, 8 groups", 1, 8192, 4096, 8, rows);
     bench.linear("wo_b fp8", 1, 5120, 8192, 1, rows);
     if (rows <= 64) bench.linear("head bf16", 0, 129280, 5120, 1, rows);
+    if (!bench.is_exact()) bench.experts(1, rows);
   }
-  for (const int64_t rows : {1, 4, 40, 256, 4096}) {
-    if (bench.is_exact() && rows > 256) break;
+  for (const int64_t rows : {1, 4, 16, 40, 60, 226, 256, 4096}) {
+    if (bench.is_exact() && (rows > 256 || rows == 16 || rows == 60 || rows == 226)) continue;
     bench.experts(quick ? 2 : 7, rows);
   }
 }

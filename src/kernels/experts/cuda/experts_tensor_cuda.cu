@@ -126,7 +126,7 @@ void experts_tensor_cuda(const ExecutionContext& context, const ExpertsParams& p
   if (p.out.num_elements() == 0 || p.x.size[0] == 0) return;
   const Scratch::Frame frame(*context.scratch);
   if (!fit_warpgroups(p)) experts_tiles(context, p);
-  else if (p.x.size[0] <= kNarrowRows) experts_narrow(context, p);
+  else if (stream_tile_rows(p) <= (p.experts.size() == 1 ? kStreamRows : kStreamExpertRows)) experts_stream(context, p);
   else experts_wide(context, p);
   context.device->launched("experts");
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Experts on warpgroups, for more than a few rows each: the rows of every expert as groups of eight of their own, so that
 // a tile never has rows of two experts.
-#include "kernels/experts/cuda/expert_table.cuh"
 #include "kernels/experts/cuda/experts_tensor.h"
-#include "kernels/linear/cuda/panel_activations.cuh"
+#include "kernels/experts/cuda/hidden_rows.cuh"
 #include "kernels/linear/cuda/wide_rounds.cuh"
 
 namespace deepinfer {
@@ -107,71 +106,6 @@ __device__ WideOperands operands_of(const WideExperts& a, const ExpertTile& t) {
           .num_groups = min(W::kTokens, t.num_rows + 7) / 8};
 }
 
-// Eight hidden channels of a row, from `channel` on, into its panel.
-template <WeightKind kKind>
-__device__ void write_hidden(uint8_t* panels, int64_t num_groups, int64_t row, int channel, uint4 eight) {
-  constexpr bool kIsFp4 = kKind == WeightKind::kFp4;
-  if constexpr (kIsFp4) eight = in_fp4_order(eight);
-  const auto put = [&](int i, uint32_t pair) {
-    const int place = panel_place<kKind>(channel % 128 + (kIsFp4 ? i : 2 * i));
-    const int64_t panel = channel / 128 * 2 + place / 64;
-    *reinterpret_cast<uint32_t*>(panels + panel * num_groups * kGroupBytes + panel_byte(row, place % 64)) = pair;
-  };
-  put(0, eight.x), put(1, eight.y), put(2, eight.z), put(3, eight.w);
-}
-
-__device__ inline void wait_for_warpgroup() {
-  if (threadIdx.x < 128) asm volatile("bar.sync 1, 128;" ::: "memory");
-  else asm volatile("bar.sync 2, 128;" ::: "memory");
-}
-
-// A gate below its up, both bf16, for 32 channels of up to 128 rows. Padded: rows fall into different banks.
-constexpr int kStageRows = 128, kStagePitch = 36;
-
-// 32 channels of row r of the tile: gates times ups, rounded with one scale, to the panels of the second product. The
-// loops stay loops: unrolled they would not fit the registers beside the sums.
-template <WeightKind kKind>
-__device__ void finish_hidden(const WideExperts& a, const ExpertTile& t, uint32_t* both, int r, int channel) {
-  const float* weight = a.table.weight.data ? &a.table.weight(a.table.begin(t.expert) + t.row + r) : nullptr;
-  float amax = 0;
-#pragma unroll 1
-  for (int v = 0; v < 8; ++v) {
-    const uint4 four = *reinterpret_cast<const uint4*>(both + 4 * v);
-    const auto hidden = [&](uint32_t pair) {
-      const float2 x = widen_pair(pair);
-      return swiglu_inline(x.x, x.y, a.table.swiglu_limit, weight);
-    };
-    const uint2 made = {round_pair(hidden(four.x), hidden(four.y)), round_pair(hidden(four.z), hidden(four.w))};
-    amax = fmaxf(amax, fmaxf(largest_of_pair(made.x), largest_of_pair(made.y)));
-    *reinterpret_cast<uint2*>(both + 2 * v) = made;  // over pairs that have been read
-  }
-  const int64_t row = int64_t{8} * a.places.groups[t.expert] + t.row + r;
-#pragma unroll 1
-  for (int v = 0; v < 4; ++v)
-    write_hidden<kKind>(a.hidden_panels, a.num_groups, row, channel + 8 * v,
-                        round_to_e4m3(*reinterpret_cast<const uint4*>(both + 4 * v), amax));
-}
-
-// A warpgroup's 32 channels. Sums are turned in shared memory, so that a thread has all channels of a row.
-template <typename W, int kTokens>
-__device__ void emit_hidden(const WideExperts& a, const ExpertTile& t, uint32_t* stage, const float (&sums)[kTokens / 2]) {
-  constexpr int kRows = kTokens < kStageRows ? kTokens : kStageRows;
-  const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, g = thread % 32 / 4, c = thread % 4;
-  const int channel = t.out + static_cast<int>(threadIdx.x) / 128 * 32;
-#pragma unroll
-  for (int first = 0; first < kTokens; first += kRows) {
-    wait_for_warpgroup();  // the stage has been read
-#pragma unroll
-    for (int i = 0; i < kRows / 4; ++i) {
-      const float* s = sums + first / 2 + i / 2 * 4 + i % 2;
-      stage[(i / 2 * 8 + 2 * c + i % 2) * kStagePitch + 8 * warp + g] = round_pair(s[0], s[2]);
-    }
-    wait_for_warpgroup();
-    if (const int r = first + thread; thread < kRows && r < t.num_rows && channel < a.table.inner)
-      finish_hidden<W::kKind>(a, t, stage + thread * kStagePitch, r, channel);
-  }
-}
-
 template <int kTokens>
 __device__ void emit_out(const WideExperts& a, const ExpertTile& t, const float (&sums)[kTokens / 2]) {
   const int out = t.out + static_cast<int>(threadIdx.x) / 32 * 16;
@@ -186,16 +120,22 @@ __device__ void emit_out(const WideExperts& a, const ExpertTile& t, const float 
   });
 }
 
+// Rows whose hidden channels are finished at a time.
+template <typename W>
+constexpr int stage_rows() {
+  return std::min(W::kTokens, W::kTokens % 128 == 0 ? 128 : W::kTokens);
+}
+
 template <typename W, bool kIsHidden>
 struct ExpertShared : W::Shared {
-  alignas(16) uint32_t stage[kIsHidden ? 2 : 1][kIsHidden ? kStageRows * kStagePitch : 4];
+  alignas(16) uint32_t stage[kIsHidden ? 2 : 1][kIsHidden ? stage_rows<W>() * kStagePitch : 4];
 };
 
 template <typename W, bool kIsHidden>
 __global__ void __launch_bounds__(kWideThreads, 1) wide_experts_kernel(const __grid_constant__ WideExperts a) {
 #if DEEPINFER_HAS_WARPGROUPS
   extern __shared__ uint8_t raw[];
-  auto& s = wide_shared<ExpertShared<W, kIsHidden>>(raw);
+  auto& s = aligned_shared<ExpertShared<W, kIsHidden>>(raw);
   init_wide<W>(s);
   if constexpr (W::kSharers > 1) wait_for_cluster();
   else __syncthreads();
@@ -213,7 +153,10 @@ __global__ void __launch_bounds__(kWideThreads, 1) wide_experts_kernel(const __g
           constexpr int kTokens = decltype(tokens)::value;
           multiply_segments<W, kTokens>(s, x_at, w_at, chunks, a.segments, a.store, registers);
           auto& sums = registers.template first<kTokens>();
-          if constexpr (kIsHidden) emit_hidden<W, kTokens>(a, t, s.stage[threadIdx.x / 128], sums);
+          if constexpr (kIsHidden)
+            emit_hidden<W::kKind, std::min(kTokens, stage_rows<W>()), kTokens>(
+                a.table, {t.expert, t.row, t.num_rows, a.places.groups[t.expert]}, a.hidden_panels, a.num_groups,
+                s.stage[threadIdx.x / 128], t.out + static_cast<int>(threadIdx.x) / 128 * 32, [](int) { return true; }, sums);
           else emit_out<kTokens>(a, t, sums);
         });
       });
@@ -241,20 +184,17 @@ void launch_experts(const ExecutionContext& context, const ExpertsParams& p, Wid
   a.hidden_panels = context.scratch->take<uint8_t>(a.num_groups * 16 * inner);
   a.store.data = p.experts.size() == 1 ? context.scratch->take<float4>(int64_t{blocks} * 32 * kWideConsumers) : nullptr;
   a.panels = panels, a.segments = num_expert_segments(p.experts.size(), 2 * inner, hidden);
-  launch_overlapped(context, {dim3(blocks), kWideThreads, wide_shared_bytes<ExpertShared<W, true>>(), W::kSharers},
+  launch_overlapped(context, {dim3(blocks), kWideThreads, aligned_shared_bytes<ExpertShared<W, true>>(), W::kSharers},
                     wide_experts_kernel<W, true>, a);
   a.panels = a.hidden_panels, a.segments = num_expert_segments(p.experts.size(), hidden, inner);
-  launch_overlapped(context, {dim3(blocks), kWideThreads, wide_shared_bytes<ExpertShared<W, false>>(), W::kSharers},
+  launch_overlapped(context, {dim3(blocks), kWideThreads, aligned_shared_bytes<ExpertShared<W, false>>(), W::kSharers},
                     wide_experts_kernel<W, false>, a);
 }
 
 template <WeightKind kKind>
 void launch_kind(const ExecutionContext& context, const ExpertsParams& p, WideExperts& a) {
-  constexpr int64_t kFewRows = 48;  // of an expert, on average
   constexpr bool kIsFp4 = kKind == WeightKind::kFp4;
-  if (p.out.size[0] > kFewRows * static_cast<int64_t>(p.experts.size()))
-    launch_experts<Wide<kKind, 256, kIsFp4 ? 5 : 4, 3, 2>>(context, p, a);
-  else launch_experts<Wide<kKind, 64, 7, kIsFp4 ? 12 : 7, 1>>(context, p, a);
+  launch_experts<Wide<kKind, 256, kIsFp4 ? 5 : 4, 3, 2>>(context, p, a);
 }
 
 }  // namespace

@@ -83,5 +83,24 @@ __device__ inline uint32_t cluster_rank() {
 __device__ inline void wait_for_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+// A value at the same place in block `rank` of the cluster.
+__device__ inline float read_in_cluster(const float* p, uint32_t rank) {
+  float value;
+  asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %1, %2; ld.shared::cluster.f32 %0, [there];}"
+               : "=f"(value)
+               : "r"(shared_address(p)), "r"(rank)
+               : "memory");
+  return value;
+}
+
+// Shared memory of a block from the next 1024 bytes on, as swizzled panels want it.
+template <typename Shared>
+__device__ Shared& aligned_shared(uint8_t* raw) {
+  return *reinterpret_cast<Shared*>(raw + (1024 - shared_address(raw) % 1024) % 1024);
+}
+template <typename Shared>
+constexpr int64_t aligned_shared_bytes() {
+  return static_cast<int64_t>(sizeof(Shared)) + 1024;
+}
 
 }  // namespace deepinfer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Linear for up to eight rows.
+// Linear of bf16 for up to eight rows.
 #include "kernels/linear/cuda/activations.cuh"
 #include "kernels/linear/cuda/linear_tensor.h"
 #include "kernels/linear/cuda/narrow_tile.cuh"
@@ -25,7 +25,7 @@ struct NarrowLinear {
 };
 
 // A warp has sixteen outputs and a segment.
-template <WeightKind kKind, int kSlots>
+template <int kSlots>
 __global__ void __launch_bounds__(32 * kWarps, 2) narrow_linear_kernel(const __grid_constant__ NarrowLinear a) {
   extern __shared__ uint4 shared[];
   uint8_t* slots = reinterpret_cast<uint8_t*>(shared);
@@ -34,15 +34,14 @@ __global__ void __launch_bounds__(32 * kWarps, 2) narrow_linear_kernel(const __g
             c = static_cast<int>(threadIdx.x) % 4, in = a.weight.in, last = a.weight.out - 1;
   const int first = static_cast<int>(blockIdx.x) * (static_cast<int>(blockDim.x) / 32 / a.segments) * 16;
   const int out = first + warp / a.segments * 16 + g;
-  Narrow<kKind, kSlots> work(narrow_rows<kKind>(a.weight, min(out, last), a.weight, min(out + 8, last)), slots, in,
-                     warp % a.segments, a.segments);
+  Narrow<kSlots> work(narrow_rows(a.weight, min(out, last), min(out + 8, last)), slots, in, warp % a.segments, a.segments);
   let_kernels_behind_begin();
   wait_for_kernels_before();
   const bf16* x = a.x + int64_t{first / a.group_out} * in;
-  stage_narrow<kKind>(tokens, a.num_rows, in, a.staging, [&](int t) { return x + t * a.row_stride; });
+  stage_narrow(tokens, a.num_rows, in, a.staging, [&](int t) { return x + t * a.row_stride; });
   __syncthreads();
   float sums[4];
-  work.multiply(narrow_x<kKind>(tokens, a.num_rows, in), sums);
+  work.multiply(narrow_x(tokens, a.num_rows, in), sums);
   add_segments(reinterpret_cast<float*>(tokens + a.num_rows * narrow_pitch(in)), a.segments, sums);
   if (warp % a.segments != 0) return;
 #pragma unroll
@@ -64,7 +63,7 @@ struct NarrowShape {
 // As many blocks as there are multiprocessors, if each then has a few warps at most.
 NarrowShape narrow_shape(int64_t rows, int64_t out, int64_t in) {
   constexpr int64_t kBlocks = 132;
-  const int segments = num_segments(out, in);
+  const int segments = num_segments(out, in, false);
   const int64_t tiles = (out + 15) / 16;
   int each = 1;  // a power of two: it divides the outputs of a group
   while (each * kBlocks < tiles && 2 * each * segments <= kWarps) each *= 2;
@@ -76,50 +75,34 @@ NarrowShape narrow_shape(int64_t rows, int64_t out, int64_t in) {
           is_few};
 }
 
-template <WeightKind kKind>
-void launch_narrow(const ExecutionContext& context, const NarrowLinear& a) {
-  const NarrowShape shape = narrow_shape(a.num_rows, a.weight.out, a.weight.in);
-  const LaunchShape launch{dim3(num_blocks(a.weight.out, 16 * shape.tiles)), static_cast<unsigned>(shape.threads),
-                           shape.shared_bytes};
-  if (shape.is_few) launch_overlapped(context, launch, narrow_linear_kernel<kKind, kManySlots>, a);
-  else launch_overlapped(context, launch, narrow_linear_kernel<kKind, kSlots>, a);
-}
-
 }  // namespace
 
 bool fits_narrow(const LinearParams& p) {
   constexpr int64_t kSharedBytes = 227 << 10;
   const int64_t out = num_outputs(p.weight), in = num_inputs(p.weight);
-  return p.x.size[0] <= kNarrowRows &&
+  return p.x.size[0] <= kNarrowRows && std::holds_alternative<Bf16Matrix>(p.weight) &&
          narrow_shape(p.x.size[0], out, in).shared_bytes <= kSharedBytes;
 }
 
 void linear_narrow(const ExecutionContext& context, const LinearParams& p) {
-  constexpr int64_t kRoundsAlone = 16384;  // values that every block rounds for itself rather than one kernel before
-  const DeviceMatrix weight = std::visit([](const auto& m) { return device_matrix(m); }, p.weight);
-  NarrowLinear a{.weight = weight,
-                 .group_out = weight.out / p.num_groups,
-                 .segments = num_segments(weight.out, weight.in),
-                 .num_rows = static_cast<int32_t>(p.x.size[0]),
-                 .x = p.x.data,
-                 .row_stride = p.x.stride[0],
-                 .staging = {false, p.round_activation,
-                             reinterpret_cast<uintptr_t>(p.x.data) % 16 == 0 && p.x.stride[0] % 8 == 0},
-                 .bias = p.bias,
-                 .out = p.out,
-                 .out_f32 = p.out_f32,
-                 .add = p.add};
-  const bool is_fp4 = std::holds_alternative<Fp4Matrix>(p.weight);
-  const int64_t columns = int64_t{weight.in} * p.num_groups;
-  if (!a.staging.round && !is_fp4) a.staging.is_ready = a.staging.is_aligned;
-  if (a.staging.round && p.x.size[0] * weight.in > kRoundsAlone) {
-    bf16* x = context.scratch->take<bf16>(p.x.size[0] * columns);
-    launch_rounded_rows(context, {p.x.data, p.x.stride[0], columns, x, a.staging.is_aligned, is_fp4}, p.x.size[0]);
-    a.x = x, a.row_stride = columns, a.staging = {true, false, true};
-  }
-  if (is_fp4) launch_narrow<WeightKind::kFp4>(context, a);
-  else if (std::holds_alternative<Fp8Matrix>(p.weight)) launch_narrow<WeightKind::kFp8>(context, a);
-  else launch_narrow<WeightKind::kBf16>(context, a);
+  const DeviceMatrix weight = device_matrix(std::get<Bf16Matrix>(p.weight));
+  const NarrowLinear a{.weight = weight,
+                       .group_out = weight.out / p.num_groups,
+                       .segments = num_segments(weight.out, weight.in, false),
+                       .num_rows = static_cast<int32_t>(p.x.size[0]),
+                       .x = p.x.data,
+                       .row_stride = p.x.stride[0],
+                       .staging = {p.round_activation,
+                                   reinterpret_cast<uintptr_t>(p.x.data) % 16 == 0 && p.x.stride[0] % 8 == 0},
+                       .bias = p.bias,
+                       .out = p.out,
+                       .out_f32 = p.out_f32,
+                       .add = p.add};
+  const NarrowShape shape = narrow_shape(a.num_rows, weight.out, weight.in);
+  const LaunchShape launch{dim3(num_blocks(weight.out, 16 * shape.tiles)), static_cast<unsigned>(shape.threads),
+                           shape.shared_bytes};
+  if (shape.is_few) launch_overlapped(context, launch, narrow_linear_kernel<kManySlots>, a);
+  else launch_overlapped(context, launch, narrow_linear_kernel<kSlots>, a);
 }
 
 }  // namespace deepinfer

@@ -12,13 +12,17 @@ namespace deepinfer {
 // Whether warpgroups take it: whole chunks of columns, groups in whole tiles, rows that can be read 16 bytes at a time.
 bool fits_warpgroups(const LinearParams& params);
 
-// Segments of the columns that are summed apart, so that a matrix of few outputs has work for all multiprocessors.
-inline int num_segments(int64_t out, int64_t in) {
-  constexpr int64_t kEnough = 72, kMost = 8;  // tiles of 128 outputs
-  return static_cast<int>(std::clamp<int64_t>(kEnough / ((out + 127) / 128), 1, std::min(kMost, in / 256)));
+// Segments of the columns that are summed apart, so that a matrix of few outputs has work for all multiprocessors. Rows
+// of packed weights want two blocks of a multiprocessor, but each segment costs products of many rows some time.
+inline int num_segments(int64_t out, int64_t in, bool is_packed) {
+  constexpr int64_t kMost = 8;
+  const int64_t enough = is_packed ? 132 : 72;  // tiles of 128 outputs
+  return static_cast<int>(std::clamp<int64_t>(enough / ((out + 127) / 128), 1, std::min(kMost, in / 256)));
 }
 
-inline constexpr int64_t kNarrowRows = 8;
+inline constexpr int64_t kNarrowRows = 8, kStreamRows = 288;
+bool fits_stream(const LinearParams& params);  // packed weights, up to kStreamRows
+void linear_stream(const ExecutionContext& context, const LinearParams& params);
 bool fits_narrow(const LinearParams& params);  // few enough rows, and their columns fit a block's shared memory
 void linear_narrow(const ExecutionContext& context, const LinearParams& params);  // up to kNarrowRows
 void linear_wide(const ExecutionContext& context, const LinearParams& params);

@@ -89,6 +89,7 @@ void linear_tensor_cuda(const ExecutionContext& context, const LinearParams& p) 
   if (p.x.size[0] == 0) return;
   const Scratch::Frame frame(*context.scratch);
   if (!fits_warpgroups(p)) linear_tiles(context, p);
+  else if (fits_stream(p)) linear_stream(context, p);
   else if (fits_narrow(p)) linear_narrow(context, p);
   else linear_wide(context, p);
   context.device->launched("linear");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Linear on warpgroups, for more than a few rows.
 #include "kernels/linear/cuda/activations.cuh"
+#include "kernels/linear/cuda/linear_output.cuh"
 #include "kernels/linear/cuda/linear_tensor.h"
 #include "kernels/linear/cuda/panel_activations.cuh"
 #include "kernels/linear/cuda/wide_rounds.cuh"
@@ -14,10 +15,7 @@ struct WideLinear {
   const uint8_t* panels;  // of group z from z * in / 64 * num_groups on
   int64_t num_groups;     // of eight rows
   SegmentStore store;
-  Bf16Vector bias;
-  View<bf16, dim::rows, dim::out> out;
-  View<float, dim::rows, dim::out> out_f32;
-  bool add, is_aligned;  // the latter: of out, for eight bytes at a time
+  LinearOutput output;
 };
 
 struct Tile {
@@ -53,43 +51,6 @@ __device__ WideOperands operands_of(const WideLinear& a, const Tile& t) {
           .num_groups = static_cast<int>(min(int64_t{W::kTokens / 8}, a.num_groups - t.row / 8))};
 }
 
-template <int kTokens>
-__device__ void add_bias(const WideLinear& a, const Tile& t, float (&sums)[kTokens / 2]) {
-  const int out = t.out + static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
-  const float low = out < a.weight.out ? a.bias[out] : 0.f, high = out + 8 < a.weight.out ? a.bias[out + 8] : 0.f;
-#pragma unroll
-  for (int i = 0; i < kTokens / 2; ++i) sums[i] += i % 4 < 2 ? low : high;
-}
-
-// Sums of eight tokens that `is_mine` names.
-template <int kTokens, typename IsMine>
-__device__ void write_sums(const WideLinear& a, const Tile& t, const float (&sums)[kTokens / 2], const IsMine& is_mine) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, g = static_cast<int>(threadIdx.x) % 32 / 4,
-            c = static_cast<int>(threadIdx.x) % 4, out = t.out + 16 * warp;
-  if (a.out_f32.data) {
-#pragma unroll
-    for (int i = 0; i < kTokens / 2; ++i) {
-      const int row = t.row + i / 4 * 8 + 2 * c + i % 2, o = out + g + i % 4 / 2 * 8;
-      if (!is_mine(i / 4) || row >= a.num_rows || o >= a.weight.out) continue;
-      float& y = a.out_f32(row, o);
-      y = a.add ? y + sums[i] : sums[i];
-    }
-    return;
-  }
-  emit_fours<kTokens>(sums, is_mine, [&](int token, int o, uint2 four) {
-    const int row = t.row + token, first = out + o;
-    if (row >= a.num_rows || first >= a.weight.out) return;
-    bf16* to = &a.out(row, first);
-    if (a.is_aligned && first + 4 <= a.weight.out) {
-      *reinterpret_cast<uint2*>(to) = four;
-      return;
-    }
-    const uint16_t bits[4] = {static_cast<uint16_t>(four.x), static_cast<uint16_t>(four.x >> 16),
-                              static_cast<uint16_t>(four.y), static_cast<uint16_t>(four.y >> 16)};
-    for (int i = 0; i < 4 && first + i < a.weight.out; ++i) to[i] = {bits[i]};
-  });
-}
-
 template <typename W, bool kSplits>
 struct SharedOf : W::Shared {
   float parts[kSplits ? W::kTokens / 2 : 1][kWideConsumers];
@@ -100,7 +61,7 @@ template <typename W, bool kSplits>
 __global__ void __launch_bounds__(kWideThreads, 1) wide_linear_kernel(const __grid_constant__ WideLinear a) {
 #if DEEPINFER_HAS_WARPGROUPS
   extern __shared__ uint8_t raw[];
-  auto& s = wide_shared<SharedOf<W, kSplits>>(raw);
+  auto& s = aligned_shared<SharedOf<W, kSplits>>(raw);
   init_wide<W>(s);
   if constexpr (kSplits || W::kSharers > 1) wait_for_cluster();
   else __syncthreads();
@@ -120,12 +81,10 @@ __global__ void __launch_bounds__(kWideThreads, 1) wide_linear_kernel(const __gr
             multiply_wide<W, kTokens>(s, x_at, w_at, o.end_chunk - o.first_chunk, registers);
             add_in_cluster<kTokens>(&s.parts[0][0], a.segments, sums);
             const int rank = static_cast<int>(cluster_rank());
-            if (!a.bias.empty()) add_bias<kTokens>(a, t, sums);
-            write_sums<kTokens>(a, t, sums, [&](int eight) { return eight % a.segments == rank; });
+            write_sums<kTokens>(a.output, t.row, t.out, sums, [&](int eight) { return eight % a.segments == rank; });
           } else {
             multiply_segments<W, kTokens>(s, x_at, w_at, o.end_chunk, a.segments, a.store, registers);
-            if (!a.bias.empty()) add_bias<kTokens>(a, t, sums);
-            write_sums<kTokens>(a, t, sums, [](int) { return true; });
+            write_sums<kTokens>(a.output, t.row, t.out, sums, [](int) { return true; });
           }
         });
       });
@@ -141,7 +100,7 @@ void launch_wide(const ExecutionContext& context, WideLinear& a) {
   const unsigned most = kSplits ? tiles : multiprocessor_count() / W::kSharers;
   const unsigned blocks = std::min(tiles, most) * cluster;
   if (!W::kKeepsTotals && a.segments > 1) a.store.data = context.scratch->take<float4>(int64_t{blocks} * 32 * kWideConsumers);
-  launch_overlapped(context, {dim3(blocks), kWideThreads, wide_shared_bytes<SharedOf<W, kSplits>>(), cluster},
+  launch_overlapped(context, {dim3(blocks), kWideThreads, aligned_shared_bytes<SharedOf<W, kSplits>>(), cluster},
                     wide_linear_kernel<W, kSplits>, a);
 }
 
@@ -162,8 +121,10 @@ void launch_kind(const ExecutionContext& context, const LinearParams& p, WideLin
   using Few = Wide<kKind, 64, 7, kIsFp4 ? 12 : kIsFp8 ? 7 : 3, 1>;
   using Segments = Wide<kKind, 128, kIsFp4 ? 8 : kIsFp8 ? 7 : 5, kIsFp4 ? 5 : kIsFp8 ? 4 : 2, 2>;  // sums of both in registers
   if (a.num_rows > 64) {
-    if constexpr (kIsFp8)  // the only large matrices of the model
-      if (a.segments == 1) return launch_wide<Wide<kKind, 256, 5, 3, 2>, false>(context, a);
+    if constexpr (kIsFp8) {           // the only large matrices of the model
+      constexpr int kFewSegments = 3;  // sums of the segments so far go through memory
+      if (a.segments <= kFewSegments) return launch_wide<Wide<kKind, 256, 5, 3, 2>, false>(context, a);
+    }
     return launch_wide<Segments, false>(context, a);
   }
   if (a.segments > 1) launch_wide<Few, true>(context, a);
@@ -186,15 +147,11 @@ void linear_wide(const ExecutionContext& context, const LinearParams& p) {
   WideLinear a{.weight = weight,
                .group_out = weight.out / p.num_groups,
                .num_rows = static_cast<int32_t>(p.x.size[0]),
-               .segments = num_segments(weight.out, weight.in),
+               .segments = num_segments(weight.out, weight.in, !std::holds_alternative<Bf16Matrix>(p.weight)),
                .panels = context.scratch->take<uint8_t>(groups * 16 * weight.in * p.num_groups),
                .num_groups = groups,
                .store = {},
-               .bias = p.bias,
-               .out = p.out,
-               .out_f32 = p.out_f32,
-               .add = p.add,
-               .is_aligned = reinterpret_cast<uintptr_t>(p.out.data) % 8 == 0 && p.out.stride[0] % 4 == 0};
+               .output = linear_output(p)};
   if (std::holds_alternative<Fp4Matrix>(p.weight)) launch_kind<WeightKind::kFp4>(context, p, a);
   else if (std::holds_alternative<Fp8Matrix>(p.weight)) launch_kind<WeightKind::kFp8>(context, p, a);
   else launch_kind<WeightKind::kBf16>(context, p, a);

@@ -18,17 +18,23 @@ inline constexpr int kChunkColumns = 128;  // two panels
 
 // Place, among 128, of column `i` of 128. Of an e4m3 row, thread c of four has columns 64 h + 16 c + (0..15), of an e2m1
 // row 32 c + (0..31), of a bf16 row 32 q + 8 c + (0..7): sixteen bytes. The k-th product takes four columns of each
-// thread: places 16 k + 2 c + (0, 1, 8, 9).
+// thread: places 16 k + 2 c + (0, 1, 8, 9), in the pairs that unpack_pairs.cuh makes.
 template <WeightKind kKind>
 __host__ __device__ constexpr int panel_place(int i) {
-  if constexpr (kKind == WeightKind::kFp4) {  // nibbles p and p + 4 of a word are unpacked together
+  if constexpr (kKind == WeightKind::kFp4) {
     const int c = i / 32, word = i % 32 / 8, pair = i % 4, high = i % 8 / 4;
     return 16 * (2 * word + pair / 2) + 2 * c + 8 * (pair % 2) + high;
   } else {
-    constexpr int kEach = kKind == WeightKind::kFp8 ? 16 : 8, kSpan = 4 * kEach;
+    constexpr bool kIsFp8 = kKind == WeightKind::kFp8;
+    constexpr int kEach = kIsFp8 ? 16 : 8, kSpan = 4 * kEach;
     const int span = i / kSpan, c = i % kSpan / kEach, k = i % kEach / 4, r = i % 4;
-    return kSpan * span + 16 * k + 2 * c + 8 * (r / 2) + r % 2;
+    return kSpan * span + 16 * k + 2 * c + (kIsFp8 ? 8 * (r % 2) + r / 2 : 8 * (r / 2) + r % 2);
   }
+}
+// Of eight columns, the lower one of pair i of four.
+template <WeightKind kKind>
+__host__ __device__ constexpr int first_of_pair(int i) {
+  return kKind == WeightKind::kFp4 ? i : kKind == WeightKind::kFp8 ? i / 2 * 4 + i % 2 : 2 * i;
 }
 
 // Byte of a place (0..63) of a panel's row `row` (any token), from the panel's begin.
@@ -37,7 +43,7 @@ __host__ __device__ constexpr int64_t panel_byte(int64_t row, int place) {
 }
 
 // wgmma's view of a tile's panel in shared memory, k products of 16 columns in.
-__device__ inline uint64_t panel_descriptor(uint32_t address, int k) {
+__host__ __device__ constexpr uint64_t panel_descriptor(uint32_t address, int k) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62, kGroupStride = uint64_t{kGroupBytes >> 4} << 32;
   return kSwizzle128 | kGroupStride | uint64_t{1} << 16 | ((address + 32 * k) & 0x3FFFF) >> 4;
 }

@@ -9,6 +9,7 @@
 #include "kernels/lanes/cuda/launch.cuh"
 #include "kernels/linear/cuda/overlapped_launch.cuh"
 #include "kernels/linear/cuda/panel.cuh"
+#include "kernels/quantize/cuda/unpack_pairs.cuh"
 #include "kernels/quantize/rounding.h"
 #include "tensor/bfloat16.h"
 
@@ -18,8 +19,35 @@ __device__ inline float2 widen_pair(uint32_t pair) {
   return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u)};
 }
 
-// Eight columns, rounded with the scale of the largest magnitude `amax` of their 32.
-__device__ inline uint4 round_to_e4m3(const uint4& eight, float amax) {
+__device__ inline uint32_t add_two(uint32_t a, uint32_t b) {
+  uint32_t sum;
+  asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+__device__ inline uint32_t subtract_two(uint32_t a, uint32_t b) {
+  uint32_t rest;
+  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(rest) : "r"(a), "r"(b));
+  return rest;
+}
+__device__ inline uint32_t largest_two(uint32_t a, uint32_t b) {
+  uint32_t both;
+  asm("max.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+  return both;
+}
+
+// Eight columns, rounded with the scale of the largest magnitude `amax` of their 32, below 2^120. e4m3 keeps three bits of
+// a mantissa, or multiples of 2^-9 of the scale: what a bf16 has left where 2^(e + 4), or 2^-2 of the scale if that is
+// more, is added. Taking that away again is exact: values as of quantize/rounding.h, but zero has no sign.
+__device__ inline uint4 round_below_2_120(const uint4& eight, float amax) {
+  const uint32_t least = ((uint32_t{fp8_block_scale(amax)} - 2) << 7) * 0x10001u;
+  const auto pair = [&](uint32_t two) {
+    const uint32_t above = __vmaxu2((two & 0x7F807F80u) + 0x02000200u, least) | (two & 0x80008000u);
+    return subtract_two(add_two(two, above), above);
+  };
+  return {pair(eight.x), pair(eight.y), pair(eight.z), pair(eight.w)};
+}
+// The same for any magnitude, through e4m3 itself.
+static __device__ __noinline__ uint4 round_through_e4m3(uint4 eight, float amax) {
   const uint8_t code = fp8_block_scale(amax);
   const float scale = e8m0_to_float(code), inverse = e8m0_to_float(static_cast<uint8_t>(254 - code));  // exact
   const auto pair = [&](uint32_t two) {
@@ -33,26 +61,25 @@ __device__ inline uint4 round_to_e4m3(const uint4& eight, float amax) {
   };
   return {pair(eight.x), pair(eight.y), pair(eight.z), pair(eight.w)};
 }
-__device__ inline float largest_of_pair(uint32_t two) {
-  const float2 x = widen_pair(two);
-  return fmaxf(fabsf(x.x), fabsf(x.y));
-}
-__device__ inline float largest_of(const uint4& eight) {
-  return fmaxf(fmaxf(largest_of_pair(eight.x), largest_of_pair(eight.y)),
-               fmaxf(largest_of_pair(eight.z), largest_of_pair(eight.w)));
-}
 // Four neighbouring threads have the 32 columns of a scale.
 __device__ inline uint4 round_to_e4m3_by_four(const uint4& eight) {
-  float amax = largest_of(eight);
-  amax = fmaxf(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, 1));
-  amax = fmaxf(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, 2));
-  return round_to_e4m3(eight, amax);
+  constexpr uint32_t kMagnitudes = 0x7FFF7FFFu;
+  uint32_t most = largest_two(largest_two(eight.x & kMagnitudes, eight.y & kMagnitudes),
+                              largest_two(eight.z & kMagnitudes, eight.w & kMagnitudes));
+  most = largest_two(most, __shfl_xor_sync(0xFFFFFFFFu, most, 1));
+  most = largest_two(most, __shfl_xor_sync(0xFFFFFFFFu, most, 2));
+  const float amax = __uint_as_float(max(most << 16, most & 0xFFFF0000u));
+  return amax < 0x1p120f ? round_below_2_120(eight, amax) : round_through_e4m3(eight, amax);
 }
 
-// Eight columns in the order that a word of e2m1 codes is unpacked in: 0 4 1 5 2 6 3 7.
-__device__ inline uint4 in_fp4_order(const uint4& v) {
-  return {__byte_perm(v.x, v.z, 0x5410), __byte_perm(v.x, v.z, 0x7632), __byte_perm(v.y, v.w, 0x5410),
-          __byte_perm(v.y, v.w, 0x7632)};
+// Eight columns in the order that weights are unpacked in: e2m1 0 4 1 5 2 6 3 7, e4m3 0 2 1 3 4 6 5 7.
+template <WeightKind kKind>
+__device__ uint4 in_pairs(const uint4& v) {
+  if constexpr (kKind == WeightKind::kFp4) return permute_eight(v);
+  else if constexpr (kKind == WeightKind::kFp8)
+    return {__byte_perm(v.x, v.y, 0x5410), __byte_perm(v.x, v.y, 0x7632), __byte_perm(v.z, v.w, 0x5410),
+            __byte_perm(v.z, v.w, 0x7632)};
+  else return v;
 }
 
 __device__ inline uint4 load_eight(const bf16* x, bool is_aligned) {
@@ -82,11 +109,11 @@ __device__ void make_panels(const PanelActivations& a, const Source& source) {
   uint4 eight{0, 0, 0, 0};
   if (row && column < a.columns) eight = load_eight(row + int64_t{blockIdx.z} * a.columns + column, a.is_aligned);
   if (a.round) eight = round_to_e4m3_by_four(eight);
-  if constexpr (kKind == WeightKind::kFp4) eight = in_fp4_order(eight);
+  eight = in_pairs<kKind>(eight);
   const uint32_t pairs[4] = {eight.x, eight.y, eight.z, eight.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {  // the columns of a pair are neighbours in the panel, too
-    const int place = panel_place<kKind>(8 * (lane % 16) + (kKind == WeightKind::kFp4 ? i : 2 * i));
+    const int place = panel_place<kKind>(8 * (lane % 16) + first_of_pair<kKind>(i));
     uint8_t* to = panels[lane / 16 * 2 + place / 64] + panel_byte(r, place % 64);
     *reinterpret_cast<uint32_t*>(to) = pairs[i];
   }
@@ -103,28 +130,6 @@ __global__ void __launch_bounds__(kPanelThreads) panels_kernel(PanelActivations 
   let_kernels_behind_begin();
   wait_for_kernels_before();
   make_panels<kKind>(a, [&](int64_t row) { return row < a.num_rows ? a.x + row * a.row_stride : nullptr; });
-}
-
-// Rows of bf16 to rows of bf16, rounded, in order or as in_fp4_order has it.
-struct RoundedRows {
-  const bf16* x;
-  int64_t row_stride, columns;  // a multiple of 32
-  bf16* out;                    // [rows, columns]
-  bool is_aligned, for_fp4;
-};
-static __global__ void __launch_bounds__(kPanelThreads) rounded_rows_kernel(RoundedRows a) {
-  let_kernels_behind_begin();
-  wait_for_kernels_before();
-  const int64_t column = 8 * (int64_t{blockIdx.y} * kPanelThreads + threadIdx.x);
-  const bool exists = column < a.columns;
-  const uint4 eight = exists ? load_eight(a.x + blockIdx.x * a.row_stride + column, a.is_aligned) : uint4{0, 0, 0, 0};
-  uint4 rounded = round_to_e4m3_by_four(eight);
-  if (a.for_fp4) rounded = in_fp4_order(rounded);
-  if (exists) *reinterpret_cast<uint4*>(a.out + blockIdx.x * a.columns + column) = rounded;
-}
-inline void launch_rounded_rows(const ExecutionContext& context, const RoundedRows& a, int64_t rows) {
-  const dim3 grid(num_blocks(rows, 1), num_blocks(a.columns, 8 * kPanelThreads));
-  launch_overlapped(context, {grid, kPanelThreads}, rounded_rows_kernel, a);
 }
 
 }  // namespace deepinfer

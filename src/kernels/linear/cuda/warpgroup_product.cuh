@@ -35,11 +35,17 @@ __device__ void wait_for_products() {
   ",%4,%5,%6,%7"
 #define DEEPINFER_NUMBERS_16 DEEPINFER_NUMBERS_8 \
   ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define DEEPINFER_NUMBERS_24 DEEPINFER_NUMBERS_16 \
+  ",%16,%17,%18,%19,%20,%21,%22,%23"
 #define DEEPINFER_NUMBERS_32 DEEPINFER_NUMBERS_16 \
   ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define DEEPINFER_NUMBERS_48 DEEPINFER_NUMBERS_32 \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
 #define DEEPINFER_NUMBERS_64 DEEPINFER_NUMBERS_32 \
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55" \
   ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define DEEPINFER_NUMBERS_68 DEEPINFER_NUMBERS_64 \
+  ",%64,%65,%66,%67"
 #define DEEPINFER_NUMBERS_128 DEEPINFER_NUMBERS_64 \
   ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87" \
   ",%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108" \
@@ -47,8 +53,11 @@ __device__ void wait_for_products() {
 #define DEEPINFER_SUMS_4(d, i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
 #define DEEPINFER_SUMS_8(d, i) DEEPINFER_SUMS_4(d, i), DEEPINFER_SUMS_4(d, (i) + 4)
 #define DEEPINFER_SUMS_16(d, i) DEEPINFER_SUMS_8(d, i), DEEPINFER_SUMS_8(d, (i) + 8)
+#define DEEPINFER_SUMS_24(d, i) DEEPINFER_SUMS_16(d, i), DEEPINFER_SUMS_8(d, (i) + 16)
 #define DEEPINFER_SUMS_32(d, i) DEEPINFER_SUMS_16(d, i), DEEPINFER_SUMS_16(d, (i) + 16)
+#define DEEPINFER_SUMS_48(d, i) DEEPINFER_SUMS_32(d, i), DEEPINFER_SUMS_16(d, (i) + 32)
 #define DEEPINFER_SUMS_64(d, i) DEEPINFER_SUMS_32(d, i), DEEPINFER_SUMS_32(d, (i) + 32)
+#define DEEPINFER_SUMS_68(d, i) DEEPINFER_SUMS_64(d, i), DEEPINFER_SUMS_4(d, (i) + 64)
 #define DEEPINFER_SUMS_128(d, i) DEEPINFER_SUMS_64(d, i), DEEPINFER_SUMS_64(d, (i) + 64)
 
 // Adds the products of 64 outputs and `tokens` tokens over 16 columns.
@@ -62,8 +71,11 @@ __device__ void wait_for_products() {
 DEEPINFER_PRODUCT(4, 8, "%4,%5,%6,%7", "%8")
 DEEPINFER_PRODUCT(8, 16, "%8,%9,%10,%11", "%12")
 DEEPINFER_PRODUCT(16, 32, "%16,%17,%18,%19", "%20")
+DEEPINFER_PRODUCT(24, 48, "%24,%25,%26,%27", "%28")
 DEEPINFER_PRODUCT(32, 64, "%32,%33,%34,%35", "%36")
+DEEPINFER_PRODUCT(48, 96, "%48,%49,%50,%51", "%52")
 DEEPINFER_PRODUCT(64, 128, "%64,%65,%66,%67", "%68")
+DEEPINFER_PRODUCT(68, 136, "%68,%69,%70,%71", "%72")
 DEEPINFER_PRODUCT(128, 256, "%128,%129,%130,%131", "%132")
 #undef DEEPINFER_PRODUCT
 

@@ -46,15 +46,6 @@ __device__ void multiply_segments(typename W::Shared& s, RingPlace& x_at, RingPl
     for (int i = 0; i < kTokens / 2; ++i) sums[i] = registers.totals[i];
 }
 
-__device__ inline float read_in_cluster(const float* p, uint32_t rank) {
-  float value;
-  asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %1, %2; ld.shared::cluster.f32 %0, [there];}"
-               : "=f"(value)
-               : "r"(shared_address(p)), "r"(rank)
-               : "memory");
-  return value;
-}
-
 // The segments of a tile are the blocks of a cluster: adds their sums in order. A block gets those of every
 // `segments`-th eight tokens, from its rank on. parts: float[kTokens / 2][kWideConsumers]. Followed by another
 // wait_for_cluster, as parts are read by the others.
@@ -77,7 +68,7 @@ __device__ void add_in_cluster(float* parts, int segments, float (&sums)[kTokens
 // Calls run(constant number of tokens): all of a tile's, or a quarter where that holds it.
 template <typename W, typename Run>
 __device__ void with_tokens(int num_groups, const Run& run) {
-  constexpr int kFewer = W::kTokens / 4;  // ptxas gives up on overlapping products with more than two kinds of them
+  constexpr int kFewer = W::kTokens / 32 * 8;  // ptxas gives up on overlapping products with more than two kinds of them
   if (num_groups > kFewer / 8) return run(std::integral_constant<int, W::kTokens>{});
   run(std::integral_constant<int, kFewer>{});
 }
@@ -103,15 +94,6 @@ __device__ void run_tiles(typename W::Shared& s, int first, int num_tiles, int s
     WideRegisters<W> registers;
     for (int tile = first; tile < num_tiles; tile += step) run(tile, x_at, w_at, registers);
   }
-}
-
-template <typename Shared>
-__device__ Shared& wide_shared(uint8_t* raw) {
-  return *reinterpret_cast<Shared*>(raw + (1024 - shared_address(raw) % 1024) % 1024);
-}
-template <typename Shared>
-constexpr int64_t wide_shared_bytes() {
-  return static_cast<int64_t>(sizeof(Shared)) + 1024;
 }
 
 }  // namespace deepinfer

@@ -9,10 +9,9 @@
 // have a segment each.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include "kernels/linear/cuda/bulk_copy.cuh"
 #include "kernels/linear/cuda/panel.cuh"
+#include "kernels/linear/cuda/turned_sums.cuh"
 #include "kernels/linear/cuda/unpack.cuh"
 #include "kernels/linear/cuda/warpgroup_product.cuh"
 
@@ -25,7 +24,7 @@ template <WeightKind kKindOf, int kTokensOf, int kXSlotsOf, int kWSlotsOf, int k
 struct Wide {
   static constexpr WeightKind kKind = kKindOf;
   static constexpr int kTokens = kTokensOf, kXSlots = kXSlotsOf, kWSlots = kWSlotsOf, kSharers = kSharersOf;
-  static constexpr bool kIsFp4 = kKind == WeightKind::kFp4, kKeepsTotals = kTokens <= 128;
+  static constexpr bool kIsFp4 = kKind == WeightKind::kFp4, kKeepsTotals = kTokens <= 136;
   static constexpr int kRuns = kIsFp4 ? 1 : kKind == WeightKind::kFp8 ? 2 : 4;  // of 64 bytes of a row in a chunk
   static constexpr int kScaleWords = kIsFp4 ? kWideOut : kWideOut / 16;  // e4m3: rows 0..7 and 8..15 of sixteen apart
   struct Shared {
@@ -195,8 +194,7 @@ __device__ void multiply_wide(typename W::Shared& s, RingPlace& x_at, RingPlace&
       if constexpr (W::kKind == WeightKind::kBf16) read_weights<W>(s, w_at.slot, half, packed);
       if (n > 0) release_panel<W>(s, before[half]);
       unpack_panel(packed, half, a[half]);
-      if constexpr (W::kKind != WeightKind::kBf16)
-        if (packed.rest() != 0) unpack_rest(packed, a[half]);
+      if (packed.is_beyond()) unpack_beyond(packed, half, a[half]);
       if (half == 1) {
         __syncwarp();
         if (threadIdx.x % 32 == 0) arrive(s.w_empty[w_at.slot]);
@@ -217,32 +215,6 @@ __device__ void multiply_wide(typename W::Shared& s, RingPlace& x_at, RingPlace&
   for (int i = 0; i < kTokens / 2; ++i) asm volatile("" : "+f"(sums[i])::"memory");  // nothing reads them earlier
   release_panel<W>(s, before[0]);
   release_panel<W>(s, before[1]);
-}
-
-__device__ inline uint32_t transpose_pairs(uint32_t pairs) {
-  uint32_t turned;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pairs));
-  return turned;
-}
-__device__ inline uint32_t round_pair(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
-
-// Sums as rows of bf16: emit(token, output of the warp's sixteen, four neighbouring outputs), for eight tokens at a time
-// as far as is_mine(eight), which all threads answer alike.
-template <int kTokens, typename IsMine, typename Emit>
-__device__ void emit_fours(const float (&sums)[kTokens / 2], const IsMine& is_mine, const Emit& emit) {
-  const int g = static_cast<int>(threadIdx.x) % 32 / 4, c = static_cast<int>(threadIdx.x) % 4;
-  const bool is_odd = c % 2 == 1;
-#pragma unroll
-  for (int i = 0; i < kTokens / 8; ++i) {
-    if (!is_mine(i)) continue;
-    const uint32_t low = transpose_pairs(round_pair(sums[4 * i], sums[4 * i + 1]));
-    const uint32_t high = transpose_pairs(round_pair(sums[4 * i + 2], sums[4 * i + 3]));
-    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, is_odd ? low : high, 1);
-    emit(8 * i + g, is_odd ? 8 + 2 * (c - 1) : 2 * c, is_odd ? uint2{other, high} : uint2{low, other});
-  }
 }
 
 template <int kRegisters>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Small codes to pairs of bf16 in registers, eight at a time, for tensor cores. Pair i of a result has columns i and
-// i + 4: a word's nibbles i and i + 4 are unpacked together, and products are sums over columns in any order.
+// Small codes to pairs of bf16 in registers, for tensor cores. Which columns make a pair is what takes the fewest
+// instructions: products are sums over columns in any order, so the other operand's columns are put in the same one.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,24 +11,36 @@
 namespace deepinfer {
 
 __device__ inline uint32_t multiply_two(uint32_t pair, uint32_t by) {
-  const __nv_bfloat162 product =
-      __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&pair), *reinterpret_cast<const __nv_bfloat162*>(&by));
-  return *reinterpret_cast<const uint32_t*>(&product);
+  uint32_t product;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(pair), "r"(by));
+  return product;
+}
+// Bits of `b` where the mask has ones, else of `a`.
+__device__ inline uint32_t pick_bits(uint32_t a, uint32_t b, uint32_t mask) {
+  uint32_t bits;
+  asm("lop3.b32 %0, %1, %2, %3, 0xE2;" : "=r"(bits) : "r"(b), "r"(mask), "r"(a));
+  return bits;
 }
 
-// Eight e2m1 codes. Their bits in a bf16's exponent and mantissa are 2^-126 of their value, also where subnormal.
+// Eight e2m1 codes: pair i has columns i and i + 4, whose nibbles are sixteen bits apart. Their bits in a bf16's exponent
+// and mantissa are 2^-126 of their value, also where subnormal. There a sign stands nine bits above its magnitude's lowest:
+// put there for two pairs at a time (of the upper nibbles around the end of the word), a pair is one shift and one mask.
 __device__ inline uint4 unpack_e2m1(uint32_t word, uint32_t factor) {
-  uint32_t pairs[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t sign = i == 3 ? word : word << (12 - 4 * i);
-    const uint32_t magnitude = i < 2 ? word << (6 - 4 * i) : word >> (4 * i - 6);
-    pairs[i] = multiply_two((sign & 0x80008000u) | (magnitude & 0x01C001C0u), factor);
-  }
-  return {pairs[0], pairs[1], pairs[2], pairs[3]};
+  constexpr uint32_t kCodes = 0x81C081C0u;
+  const uint32_t signs = __funnelshift_l(word, word, 6);
+  const uint32_t first = pick_bits(word, signs, 0x22002200u), second = pick_bits(word, signs, 0x00220022u);
+  return {multiply_two((first << 6) & kCodes, factor), multiply_two((first << 2) & kCodes, factor),
+          multiply_two(__funnelshift_r(second, second, 2) & kCodes, factor),
+          multiply_two(__funnelshift_r(second, second, 6) & kCodes, factor)};
 }
 
-// Eight e4m3 codes, columns 0..3 in `low`: 2^-120 of their value in a bf16.
+// Four e4m3 codes, columns (0, 2) and (1, 3): 2^-120 of their value in a bf16.
+__device__ inline uint2 unpack_e4m3(uint32_t word, uint32_t factor) {
+  return {multiply_two(((word << 8) & 0x80008000u) | ((word << 4) & 0x07F007F0u), factor),
+          multiply_two((word & 0x80008000u) | ((word >> 4) & 0x07F007F0u), factor)};
+}
+
+// Eight e4m3 codes, columns 0..3 in `low`, in pairs as of e2m1: a column i and i + 4.
 __device__ inline uint4 unpack_e4m3(uint32_t low, uint32_t high, uint32_t factor) {
   uint32_t pairs[4];
 #pragma unroll
