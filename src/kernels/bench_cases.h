@@ -19,28 +19,6 @@
 
 namespace deepinfer::bench_ops {
 
-// The context and the resolved ops of one bench run; `--set level=avx2` forces a level.
-struct Machine {
-  explicit Machine(const BenchOptions& options) : pool(std::max(1, options.num_threads)), context{&pool, &scratch} {
-    const auto forced = options.extra.find("level");
-    const std::optional<CpuLevel> parsed =
-        forced == options.extra.end() ? fastest_cpu_level() : parse_cpu_level(forced->second);
-    level = std::min(parsed.value_or(machine_cpu_level()), machine_cpu_level());
-    Result<KernelTable> table = KernelTable::resolve({Backend::kCpu, level});
-    CHECK(table.ok());
-    kernels = std::move(table).value();
-  }
-  // Seconds of `body`: CPU time where it runs on this thread alone.
-  double seconds(int num_runs, const std::function<void()>& body) const {
-    return context.num_threads() == 1 ? median_cpu_seconds(num_runs, body) : median_seconds(num_runs, body);
-  }
-  ThreadPool pool;
-  Scratch scratch;
-  ExecutionContext context;
-  KernelTable kernels;
-  CpuLevel level = CpuLevel::kRef;
-};
-
 // What one thread does in registers alone, in operations a second (a multiply-add is two): fp32 fused multiply-adds at
 // `level`, and the dot-product instructions of the level if it has them.
 struct Peak {
@@ -48,7 +26,7 @@ struct Peak {
   const char* name = "";
 };
 inline Peak measure_peak(float (*rounds)(int64_t), double flops_per_round, const char* name) {
-  constexpr int64_t kRounds = 1 << 20;
+  constexpr int64_t kRounds = 1 << 16;
   float keep = 0;
   const double seconds = median_cpu_seconds(5, [&] { keep += rounds(kRounds); });
   asm volatile("" : : "r"(&keep) : "memory");
@@ -66,6 +44,54 @@ inline Peak measure_int8_peak(CpuLevel level) {
   if (level < CpuLevel::kVnni) return measure_fma_peak(level);
   return measure_peak(dot_rounds_vnni, kFlopsPerInt8Round, "int8 dot product");
 }
+
+// Seconds of a body and the peak of the same moments: a core whose other thread belongs to somebody else is slower at
+// some times than at others, and a ceiling measured once would be that of another time.
+struct Timed {
+  double seconds = 0;
+  Peak peak;
+};
+
+// The context and the resolved ops of one bench run; `--set level=avx2` forces a level.
+struct Machine {
+  explicit Machine(const BenchOptions& options) : pool(std::max(1, options.num_threads)), context{&pool, &scratch} {
+    const auto forced = options.extra.find("level");
+    const std::optional<CpuLevel> parsed =
+        forced == options.extra.end() ? fastest_cpu_level() : parse_cpu_level(forced->second);
+    level = std::min(parsed.value_or(machine_cpu_level()), machine_cpu_level());
+    Result<KernelTable> table = KernelTable::resolve({Backend::kCpu, level});
+    CHECK(table.ok());
+    kernels = std::move(table).value();
+  }
+  // Seconds of `body`: CPU time where it runs on this thread alone.
+  double seconds(int num_runs, const std::function<void()>& body) const {
+    return context.num_threads() == 1 ? median_cpu_seconds(num_runs, body) : median_seconds(num_runs, body);
+  }
+  // The same with the peak before and after every run; the median of the runs by their share of it.
+  Timed timed(int num_runs, Peak (*measure)(CpuLevel), const std::function<void()>& body) const {
+    const auto clock = context.num_threads() == 1 ? thread_cpu_seconds : clock_seconds;
+    std::vector<Timed> runs;
+    body();
+    for (int i = 0; i < num_runs; ++i) {
+      const Peak before = measure(level);
+      const double start = clock();
+      body();
+      Timed run{clock() - start, measure(level)};
+      run.peak.flops = (run.peak.flops + before.flops) / 2 * context.num_threads();
+      runs.push_back(run);
+    }
+    const auto middle = runs.begin() + num_runs / 2;
+    std::nth_element(runs.begin(), middle, runs.end(), [](const Timed& a, const Timed& b) {
+      return a.seconds * a.peak.flops < b.seconds * b.peak.flops;
+    });
+    return *middle;
+  }
+  ThreadPool pool;
+  Scratch scratch;
+  ExecutionContext context;
+  KernelTable kernels;
+  CpuLevel level = CpuLevel::kRef;
+};
 
 // Bytes a second that one thread can read in order, four streams far beyond any cache.
 inline double measure_read_bytes_per_second() {

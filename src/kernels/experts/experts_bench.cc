@@ -7,8 +7,7 @@ using namespace bench_ops;
 
 Status bench_experts(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
-  const double triad = measure_triad_bytes_per_second(),
-               peak = measure_bf16_peak(machine.level).flops * machine.context.num_threads();
+  const double triad = measure_triad_bytes_per_second();
   const int64_t hidden = 5120, inner = 2304, num_experts = options.quick ? 6 : 48, choices = 6;
   WeightSet up(WeightSet::Kind::kFp4, inner, hidden, static_cast<int>(num_experts)),
       down(WeightSet::Kind::kFp4, hidden, inner, static_cast<int>(num_experts));
@@ -29,7 +28,7 @@ Status bench_experts(const BenchOptions& options, BenchReport& report) {
                          .swiglu_limit = 10.f,
                          .out = {y.data(), {total, hidden}}};
     Cost cost;
-    const double seconds = machine.seconds(options.quick ? 1 : 7, [&] {
+    const auto [seconds, peak] = machine.timed(options.quick ? 1 : 9, measure_bf16_peak, [&] {
       std::vector<int64_t> load(static_cast<size_t>(num_experts));
       for (int64_t a = 0; a < total; ++a)
         ++load[static_cast<size_t>((first + (rows == 1 ? a : a % num_experts)) % num_experts)];
@@ -49,8 +48,8 @@ Status bench_experts(const BenchOptions& options, BenchReport& report) {
     report.add({.name = name,
                 .value = cost.flops / seconds / 1e9,
                 .unit = "GFLOP/s",
-                .ceiling = peak / 1e9,
-                .ceiling_name = measure_bf16_peak(machine.level).name,
+                .ceiling = peak.flops / 1e9,
+                .ceiling_name = peak.name,
                 .note = to_string(machine.level)});
   }
   return {};

@@ -7,7 +7,6 @@ using namespace bench_ops;
 
 Status bench_indexer(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
-  const Peak peak = measure_int8_peak(machine.level);
   const int64_t heads = 32, head_dim = 128, rows_per_block = 128, entries = options.quick ? 1 << 12 : 1 << 20,
                 bytes = row_bytes(RowFormat::kFp4Group32, head_dim);
   Buffer<uint8_t> plane = random_codes(entries * bytes, 1);
@@ -33,12 +32,12 @@ Status bench_indexer(const BenchOptions& options, BenchReport& report) {
                             .lane = {lane.data(), {1}},
                             .num_visible = {visible.data(), {1}},
                             .scores = {scores.data(), {1, entries}}};
-  const double seconds =
-      machine.seconds(options.quick ? 1 : 3, [&] { machine.kernels.index_scores(machine.context, p); });
+  const auto [seconds, peak] = machine.timed(options.quick ? 1 : 7, measure_int8_peak,
+                                             [&] { machine.kernels.index_scores(machine.context, p); });
   report.add({.name = "scores over " + std::to_string(entries),
               .value = estimate(p).flops / seconds / 1e9,
               .unit = "GFLOP/s",
-              .ceiling = peak.flops * machine.context.num_threads() / 1e9,
+              .ceiling = peak.flops / 1e9,
               .ceiling_name = peak.name,
               .note = std::string(to_string(machine.level)) + ", " + std::to_string(seconds * 1e3) + " ms"});
   std::vector<int32_t> out(512);

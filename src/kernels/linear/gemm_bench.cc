@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Many activation rows by packed weights: GFLOP/s against the peak of the level's products in the same
-// run: bf16 dot products where it has them, else fused multiply-adds.
+// Many activation rows by packed weights: GFLOP/s against the peak of the level's products beside
+// every run: bf16 dot products where it has them, else fused multiply-adds.
 // `--peer` runs oneDNN on the dequantised weights, packed as it likes.
 #include <fmt/format.h>
 
@@ -11,7 +11,6 @@ using namespace bench_ops;
 
 Status bench_gemm(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
-  const Peak peak = measure_bf16_peak(machine.level);
   const std::map<std::string, double> peers =
       options.peer ? run_kernel_peer("gemm 32 2304 5120 128 2304 5120 512 2304 5120") : std::map<std::string, double>{};
   for (const WeightSet::Kind kind : {WeightSet::Kind::kFp8, WeightSet::Kind::kFp4, WeightSet::Kind::kBf16}) {
@@ -20,7 +19,7 @@ Status bench_gemm(const BenchOptions& options, BenchReport& report) {
     for (const int64_t rows : {4, 32, 128, 512}) {
       const Buffer<bf16> x = random_values(rows * in, 1);
       Buffer<bf16> y(rows * out);
-      const double seconds = machine.seconds(options.quick ? 1 : 5, [&] {
+      const auto [seconds, peak] = machine.timed(options.quick ? 1 : 9, measure_bf16_peak, [&] {
         machine.kernels.linear(machine.context, {.x = {x.data(), {rows, in}},
                                                  .weight = weights.next(),
                                                  .round_activation = weights.rounds(),
@@ -32,7 +31,7 @@ Status bench_gemm(const BenchOptions& options, BenchReport& report) {
                           " M=" + std::to_string(rows),
                   .value = 2.0 * static_cast<double>(rows * out * in) / seconds / 1e9,
                   .unit = "GFLOP/s",
-                  .ceiling = peak.flops * machine.context.num_threads() / 1e9,
+                  .ceiling = peak.flops / 1e9,
                   .ceiling_name = peak.name,
                   .peer_name = peer != peers.end() ? std::string("oneDNN ") + peer_type : "",
                   .peer = peer != peers.end() ? 2.0 * static_cast<double>(rows * out * in) / peer->second / 1e9 : 0,

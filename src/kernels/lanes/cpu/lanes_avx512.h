@@ -20,10 +20,10 @@ struct V16Pair {
 constexpr int kFewX = 8;                                  // a few activation rows: so many share an unpacked weight
 constexpr int few_rows(int x) { return x <= 6 ? 4 : 2; }  // weight rows walked with them: at most 24 sums
 constexpr int kFewValues = 6144, kFewOut = 32;  // activations that stay in the first cache; outputs that pass them
-constexpr int kPanelX = 3, kPanelW = 8;         // register tile of the panel product: 24 accumulators
-constexpr int kSumsX = 6, kSumsW = 4;           // the same of linears, whose activations come from the second cache
-constexpr int kAccumulateHeads = 8;             // heads of the probability-value tile, by two V16
-constexpr int kIndexHeads = 4;                  // heads by four keys of the index scores
+constexpr int kPanelX = 6, kPanelW = 4;  // register tile of panel products: 24 accumulators, ten loads for 24 products
+constexpr int kSumsX = 6, kSumsW = 4;    // the same of linears
+constexpr int kAccumulateHeads = 8;      // heads of the probability-value tile, by two V16
+constexpr int kIndexHeads = 4;           // heads by four keys of the index scores
 
 inline V16 zero16() { return {_mm512_setzero_ps()}; }
 inline V16 set16(float x) { return {_mm512_set1_ps(x)}; }

@@ -41,6 +41,8 @@ void panel_columns(const float* x, int64_t num_x, int64_t x_stride, const float*
   int64_t m = 0;
   for (; m + kPanelX <= num_x; m += kPanelX)
     panel_tile<kPanelX, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
+  for (; kPanelX > 4 && m + 4 <= num_x; m += 4)
+    panel_tile<4, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
   for (; kPanelX > 2 && m + 2 <= num_x; m += 2)
     panel_tile<2, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);
   for (; m < num_x; ++m) panel_tile<1, kW>(x + m * x_stride, x_stride, w, stride, y + m * y_stride, y_stride);

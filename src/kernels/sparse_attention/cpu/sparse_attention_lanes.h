@@ -23,7 +23,7 @@ float e8m0(uint8_t code) {
 
 void unpack_fp8(const uint8_t* row, int64_t head_dim, float* out) {
   for (int64_t d = 0; d < head_dim; d += 32) {
-    const V16Pair codes = load_e4m3(row + d);
+    const V16Pair codes = load_e4m3_by_memory(row + d);
     const V16 scale = set16(e8m0(row[head_dim + d / 32])), bias = set16(256.f);
     store16(out + d, mul(mul(codes.first, bias), scale));
     store16(out + d + 16, mul(mul(codes.second, bias), scale));
