@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/check.h"
 #include "grammar/token_index.h"
 
 namespace deepinfer {
@@ -24,7 +25,7 @@ CharTrie::CharTrie(std::vector<Entry> entries) {
   nodes_.push_back({});
   size_t at = 0;
   while (at < entries.size() && entries[at].chars.empty()) ends_.push_back(entries[at++].end);
-  nodes_[0].kinds = append_children(entries, at, entries.size(), 0);
+  append_children(entries, at, entries.size(), 0);
   nodes_[0].next = static_cast<uint32_t>(nodes_.size());
 }
 
@@ -51,24 +52,24 @@ const std::array<CharSet, CharTrie::kNumKinds>& CharTrie::kinds() {
   return all;
 }
 
-// Depth is bounded by the characters of a token. Returns the kinds of the characters met.
-uint16_t CharTrie::append_children(const std::vector<Entry>& entries, size_t begin, size_t end, uint32_t depth) {
-  uint16_t met = 0;
-  depth_max_ = std::max(depth_max_, depth);
+// Depth is bounded by the characters of a token. Height and kinds of the parent are those of what is appended.
+void CharTrie::append_children(const std::vector<Entry>& entries, size_t begin, size_t end, size_t parent) {
+  const uint8_t depth = nodes_[parent].depth;
+  CHECK(depth < UINT8_MAX || begin == end);
+  depth_max_ = std::max<uint32_t>(depth_max_, depth);
   while (begin < end) {
     const char32_t c = entries[begin].chars[depth];
     size_t stop = begin;
     while (stop < end && entries[stop].chars[depth] == c) ++stop;
     const size_t at = nodes_.size();
-    nodes_.push_back({0, c, static_cast<uint16_t>(depth + 1), 0, static_cast<uint32_t>(ends_.size())});
-    while (begin < stop && entries[begin].chars.size() == depth + 1) ends_.push_back(entries[begin++].end);
-    const uint16_t below = append_children(entries, begin, stop, depth + 1);
-    nodes_[at].kinds = below;
+    nodes_.push_back({0, c, static_cast<uint8_t>(depth + 1), 0, 0, static_cast<uint32_t>(ends_.size())});
+    while (begin < stop && entries[begin].chars.size() == depth + 1u) ends_.push_back(entries[begin++].end);
+    append_children(entries, begin, stop, at);
     nodes_[at].next = static_cast<uint32_t>(nodes_.size());
-    met |= below | kind_bit(c);
+    nodes_[parent].kinds |= nodes_[at].kinds | kind_bit(c);
+    nodes_[parent].height = std::max<uint8_t>(nodes_[parent].height, static_cast<uint8_t>(nodes_[at].height + 1));
     begin = stop;
   }
-  return met;
 }
 
 }  // namespace deepinfer

@@ -24,7 +24,8 @@ class CharTrie {
   struct Node {
     uint32_t next = 0;  // node after this subtree
     char32_t c = 0;
-    uint16_t depth = 0;  // characters up to here; the root, node 0, has none
+    uint8_t depth = 0;   // characters up to here; the root, node 0, has none
+    uint8_t height = 0;  // characters below at most
     uint16_t kinds = 0;  // of the characters below
     uint32_t ends = 0;   // first of its ends
   };
@@ -53,7 +54,7 @@ class CharTrie {
   uint32_t depth_max() const { return depth_max_; }
 
  private:
-  uint16_t append_children(const std::vector<Entry>& entries, size_t begin, size_t end, uint32_t depth);
+  void append_children(const std::vector<Entry>& entries, size_t begin, size_t end, size_t parent);
   std::vector<Node> nodes_;
   std::vector<End> ends_;
   uint32_t depth_max_ = 0;

@@ -49,20 +49,19 @@ void MaskMaker::make(StateId state, Row row) {
   const std::vector<Machine::Item> items = machine_.items(state);
   const bool is_wide = items.size() > kItemsMax;
   for (const Tier& tier : index_.tiers()) {
-    const bool has_plain = takes_all_plain(items, tier);
     if (is_wide) {
       const Key key = key_of(state, tier, kUnion);
       if (!add_cached(key, row)) {
         Mask all;
         all.words.resize(row.size(), 0);
         std::vector<Key> inner;
-        for (const Machine::Item& item : items) add_item(item, tier, has_plain, all.words, inner);
+        add_items(items, tier, all.words, inner);
         if (is_cut_) return;
         unite(row, remember(key, std::move(all)));
       }
       keys.push_back(key);
     } else {
-      for (const Machine::Item& item : items) add_item(item, tier, has_plain, row, keys);
+      add_items(items, tier, row, keys);
     }
   }
   if (is_cut_) return;
@@ -74,7 +73,8 @@ void MaskMaker::make(StateId state, Row row) {
 
 // Takes plain characters without end, or as many as a token has.
 bool MaskMaker::absorbs_plain(RegexId text, const Tier& tier) {
-  return machine_.program().regexes.num_absorbed(text, TokenIndex::plain_chars()) >= tier.plain_masks.size();
+  return machine_.program().regexes.num_absorbed(text, TokenIndex::plain_chars()) >= tier.plain_masks.size() ||
+         walk_.num_safe(text) >= tier.plain_masks.size();
 }
 
 // Whether one of several items allows every plain token, as one of an object's classes of keys tends to: then nobody
@@ -87,8 +87,32 @@ bool MaskMaker::takes_all_plain(const std::vector<Machine::Item>& items, const T
          });
 }
 
+// Of a key that may belong to one of several classes of an object's keys: each class forbids what makes a key one of
+// another, so each would be walked far, and all together forbid next to nothing. kNone where there are no such items.
+RegexId MaskMaker::all_key_texts(const std::vector<Machine::Item>& items, const Tier& tier) {
+  std::vector<RegexId> texts;
+  for (const Machine::Item& item : items) {
+    const auto body = machine_.string_body(item);
+    if (body && body->shape != nullptr && machine_.alone(item, tier.token_bytes_max) != Machine::kDead)
+      texts.push_back(machine_.program().regexes.saturated(body->text, tier.token_bytes_max));
+  }
+  return texts.size() < 2 ? RegexPool::kNone : machine_.program().regexes.either(std::move(texts));
+}
+
+void MaskMaker::add_items(const std::vector<Machine::Item>& items, const Tier& tier, Row row, std::vector<Key>& keys) {
+  const bool has_plain = takes_all_plain(items, tier);
+  const RegexId all = has_plain ? RegexPool::kNone : all_key_texts(items, tier);
+  if (all != RegexPool::kNone && goes_on())
+    add_part(key_of(all, tier, kInside), row, keys, [&] { compute_inside(all, tier, false); });
+  for (const Machine::Item& item : items) {
+    const bool is_key = machine_.program().nodes[item.node].kind == GrammarNode::Kind::kObject;
+    add_item(item, tier, all == RegexPool::kNone || !is_key, has_plain, row, keys);
+  }
+}
+
 // `has_plain`: another item allows all plain tokens.
-void MaskMaker::add_item(const Machine::Item& item, const Tier& tier, bool has_plain, Row row, std::vector<Key>& keys) {
+void MaskMaker::add_item(const Machine::Item& item, const Tier& tier, bool inside, bool has_plain, Row row,
+                         std::vector<Key>& keys) {
   if (!goes_on()) return;
   const GrammarNode::Kind kind = machine_.program().nodes[item.node].kind;
   if (kind == GrammarNode::Kind::kAccept || kind == GrammarNode::Kind::kTokens) return;
@@ -98,9 +122,11 @@ void MaskMaker::add_item(const Machine::Item& item, const Tier& tier, bool has_p
   const auto body = machine_.string_body(item);
   if (!body) return add_part(key_of(alone, tier, kAll), row, keys, [&] { compute_all(alone, tier); });
   const RegexId text = machine_.program().regexes.saturated(body->text, cap);
-  const bool is_rest = has_plain && !absorbs_plain(text, tier);
-  add_part(key_of(text, tier, is_rest ? kInsideRest : kInside), row, keys,
-           [&] { compute_inside(text, tier, is_rest); });
+  if (inside) {
+    const bool is_rest = has_plain && !absorbs_plain(text, tier);
+    add_part(key_of(text, tier, is_rest ? kInsideRest : kInside), row, keys,
+             [&] { compute_inside(text, tier, is_rest); });
+  }
   if (body->after == Machine::kDead) return;
   add_part(key_of(alone, tier, kClosing), row, keys, [&] { compute_closing(*body, text, tier); });
 }
@@ -124,16 +150,16 @@ void MaskMaker::add_part(Key key, Row row, std::vector<Key>& keys, Compute&& com
   const auto known = masks_.find(key);
   const Mask* mask = known == masks_.end() ? nullptr : &known->second;
   if (mask == nullptr) {
-    found_.base = nullptr;
-    found_.ids.clear();
+    found_.clear();
     compute();
     if (is_cut_) return;
     Mask made;
     made.base = found_.base;
-    made.is_sparse = found_.ids.size() <= kSparseIdsMax;
+    made.is_sparse = found_.words.empty() && found_.ids.size() <= kSparseIdsMax;
     if (made.is_sparse) {
       made.words.assign(found_.ids.begin(), found_.ids.end());
     } else {
+      made.words = found_.words;
       made.words.resize(row.size(), 0);
       for (const TokenId id : found_.ids) allow(made.words, id);
     }
@@ -191,17 +217,40 @@ void MaskMaker::compute_all(StateId state, const Tier& tier) {
   walk_bytes(tier.all, state, [&](TokenId id) { found_.add(id); });
 }
 
+// Tokens of the plain trie in its order, as ranges: of those that allow most, what is refused is taken out of all.
+void MaskMaker::add_plain(RegexId text, const Tier& tier) {
+  const CharTrie& trie = tier.plain;
+  const std::span<const CharTrie::End> all = trie.all_ends(0);
+  std::vector<std::span<const CharTrie::End>> found;
+  size_t num_found = 0;
+  const auto add = [&](std::span<const CharTrie::End> ends) {
+    if (ends.empty()) return;
+    num_found += ends.size();
+    if (!found.empty() && found.back().data() + found.back().size() == ends.data())
+      found.back() = {found.back().data(), found.back().size() + ends.size()};
+    else found.push_back(ends);
+  };
+  walk_.walk(
+      trie, text, [&](size_t node, RegexId) { add(trie.ends(node)); }, [&] { return goes_on(); },
+      [&](size_t node) { add(trie.all_ends(node)); });
+  if (num_found <= all.size() / 2) {
+    for (const auto ends : found)
+      for (const CharTrie::End& end : ends) found_.add(end.token);
+    return;
+  }
+  found_.words = tier.plain_masks.back();
+  const CharTrie::End* refused = all.data();
+  found.push_back(all.last(0));
+  for (const auto ends : found) {
+    for (; refused != ends.data(); ++refused)
+      found_.words[static_cast<size_t>(refused->token) / 32] &= ~(1u << (refused->token % 32));
+    refused += ends.size();
+  }
+}
+
 void MaskMaker::compute_inside(RegexId text, const Tier& tier, bool has_plain) {
   RegexPool& regexes = machine_.program().regexes;
   const auto goes_on = [&] { return this->goes_on(); };
-  const auto add_plain = [&](const CharTrie& trie) {
-    const auto add_ends = [&](std::span<const CharTrie::End> ends) {
-      for (const CharTrie::End& end : ends) found_.add(end.token);
-    };
-    walk_.walk(
-        trie, text, [&](size_t node, RegexId) { add_ends(trie.ends(node)); }, goes_on,
-        [&](size_t node) { add_ends(trie.all_ends(node)); });
-  };
   const auto add = [&](const CharTrie& trie) {
     walk_.walk(
         trie, text,
@@ -216,10 +265,10 @@ void MaskMaker::compute_inside(RegexId text, const Tier& tier, bool has_plain) {
   };
   // What takes plain characters without end, or a count of them and then ends, needs no walk over plain tokens.
   const size_t absorbed =
-      std::min<size_t>(regexes.num_absorbed(text, TokenIndex::plain_chars()), tier.plain_masks.size());
+      absorbs_plain(text, tier) ? tier.plain_masks.size() : regexes.num_absorbed(text, TokenIndex::plain_chars());
   if (absorbed == tier.plain_masks.size() || (absorbed > 0 && regexes.is_repeat(text)))
     found_.base = &tier.plain_masks[absorbed - 1];
-  else if (!has_plain) add_plain(tier.plain);
+  else if (!has_plain) add_plain(text, tier);
   add(tier.rest);
 }
 

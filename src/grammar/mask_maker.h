@@ -50,14 +50,24 @@ class MaskMaker {
   // What a part allows while it is computed; most parts allow few tokens.
   struct Found {
     const std::vector<uint32_t>* base = nullptr;
-    std::vector<TokenId> ids;  // besides
+    std::vector<uint32_t> words;  // a row, where one was made
+    std::vector<TokenId> ids;     // besides
     void add(TokenId id) { ids.push_back(id); }
+    void clear() {
+      base = nullptr;
+      words.clear();
+      ids.clear();
+    }
   };
   void make(StateId state, Row row);
   bool goes_on();  // false: cut short
   bool absorbs_plain(RegexId text, const Tier& tier);
   bool takes_all_plain(const std::vector<Machine::Item>& items, const Tier& tier);
-  void add_item(const Machine::Item& item, const Tier& tier, bool has_plain, Row row, std::vector<Key>& keys);
+  void add_items(const std::vector<Machine::Item>& items, const Tier& tier, Row row, std::vector<Key>& keys);
+  // `inside`: with the part for tokens that stay inside a string.
+  void add_item(const Machine::Item& item, const Tier& tier, bool inside, bool has_plain, Row row,
+                std::vector<Key>& keys);
+  RegexId all_key_texts(const std::vector<Machine::Item>& items, const Tier& tier);
   bool add_cached(Key key, Row row);
   static void unite(Row row, const Mask& mask);
   // Adds what `compute` finds, and keeps it.
@@ -67,6 +77,7 @@ class MaskMaker {
 
   void compute_all(StateId state, const Tier& tier);
   void compute_inside(RegexId text, const Tier& tier, bool has_plain);
+  void add_plain(RegexId text, const Tier& tier);
   void compute_closing(const Machine::StringBody& body, RegexId text, const Tier& tier);
   void find_names(const Machine::StringBody& body, const CharTrie& trie, size_t node, uint32_t begin, uint32_t end,
                   uint32_t depth, std::vector<TokenId>& out) const;

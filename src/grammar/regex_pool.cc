@@ -2,6 +2,7 @@
 #include "grammar/regex_pool.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/check.h"
 #include "base/range.h"
@@ -242,8 +243,28 @@ RegexId RegexPool::repeat(RegexId a, uint32_t min, uint32_t max) {
   return intern({Kind::kRepeat, min == 0 || inner.nullable, inner.simple, a, min, max, 0});
 }
 
+// What contains texts of which each is asked for by itself, such as `.*a.*` and `.*b.*`: any text goes on to one of
+// them, and to one of an intersection of such languages, too.
+bool RegexPool::takes_any_prefix(RegexId id) const {
+  const Node& node = nodes_[id];
+  const auto takes = [&](RegexId part) { return takes_any_prefix(part); };
+  const auto parts = [&] { return std::span(lists_).subspan(node.a, node.b - node.a); };
+  switch (node.kind) {
+    case Kind::kRepeat: return id == kAny;
+    case Kind::kConcat: {
+      if (node.a != kAny || !node.simple) return false;  // the simple ones are not empty
+      RegexId last = node.b;
+      while (nodes_[last].kind == Kind::kConcat) last = nodes_[last].b;
+      return last == kAny;
+    }
+    case Kind::kEither: return std::ranges::any_of(parts(), takes);
+    case Kind::kBoth: return std::ranges::all_of(parts(), takes);
+    default: return false;
+  }
+}
+
 RegexPool::Absorbed RegexPool::absorbed(RegexId id) const {
-  if (id == kAny) return {CharSet::all(), kInfinite};
+  if (takes_any_prefix(id)) return {CharSet::all(), kInfinite};
   const Node& node = nodes_[id];
   Absorbed most;
   switch (node.kind) {
@@ -270,7 +291,7 @@ RegexPool::Absorbed RegexPool::absorbed(RegexId id) const {
 }
 
 uint32_t RegexPool::num_absorbed(RegexId id, const CharSet& set) const {
-  if (id == kAny) return kInfinite;
+  if (takes_any_prefix(id)) return kInfinite;
   const Node& node = nodes_[id];
   uint32_t most = 0;
   switch (node.kind) {

@@ -66,6 +66,8 @@ class RegexPool {
   std::vector<char32_t> class_ends(RegexId id);
   // Code points after which the language is not empty.
   const CharSet& live_chars(RegexId id);
+  // Works out ahead what live_chars() says of the nearest derivatives, with about so many units of work().
+  void explore(RegexId id, uint64_t work_max);
   // The same expression with every counter above `cap` replaced so that no text of up to `cap` code points can tell.
   RegexId saturated(RegexId id, uint32_t cap);
   // How many characters of `set` in a row are certain to be a prefix of the language: kInfinite, a count, or 0.
@@ -76,6 +78,8 @@ class RegexPool {
     uint32_t count = 0;
   };
   Absorbed absorbed(RegexId id) const;
+  // Whether every text is certain to be a prefix of the language, as far as is seen at once.
+  bool takes_any_prefix(RegexId id) const;
   // Length in code points of the shortest text; bounded search as in has_text, kInfinite when none was found.
   uint32_t shortest(RegexId id);
   // The next code point of a shortest text. Precondition: shortest(id) is finite and not 0.
@@ -114,7 +118,8 @@ class RegexPool {
   RegexId texts_node(uint32_t table, uint32_t begin, uint32_t end, uint32_t depth);
   RegexId multiple_node(uint32_t divisor, const MultipleState& state);
   void merge_repeats(std::vector<RegexId>& parts);
-  void add_breaks(RegexId id, std::vector<char32_t>& breaks, int depth) const;
+  struct Breaks;
+  void add_breaks(RegexId id, Breaks& breaks) const;
   std::vector<char32_t> representatives(RegexId id);
   std::vector<RegexId> list_of(RegexId id) const;
   bool has_text_nearby(RegexId id);

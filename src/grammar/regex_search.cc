@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Questions to RegexPool that look at more than one state: emptiness, live characters, shortest texts, saturation.
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <deque>
 #include <queue>
 #include <unordered_set>
@@ -16,28 +18,40 @@ constexpr size_t kRepresentativesMax = 2'048;
 
 }  // namespace
 
+// Alternatives name the same ASCII characters again and again.
+struct RegexPool::Breaks {
+  std::array<uint64_t, 2> ascii{};
+  std::vector<char32_t> wide;
+  size_t num_added = 0;
+  void add(char32_t c) {
+    ++num_added;
+    if (c < 128) ascii[c >> 6] |= uint64_t{1} << (c & 63);
+    else wide.push_back(c);
+  }
+};
+
 // Points at which the derivative may change, for code points after which something is left.
-void RegexPool::add_breaks(RegexId id, std::vector<char32_t>& breaks, int depth) const {
+void RegexPool::add_breaks(RegexId id, Breaks& breaks) const {
   const Node& node = nodes_[id];
   switch (node.kind) {
     case Kind::kNone:
     case Kind::kEmpty: return;
     case Kind::kChars:
       for (const CharSet::Span& span : sets_[node.a].spans()) {
-        breaks.push_back(span.begin);
-        breaks.push_back(span.end);
+        breaks.add(span.begin);
+        breaks.add(span.end);
       }
       return;
     case Kind::kConcat:
-      add_breaks(node.a, breaks, depth + 1);
-      if (nodes_[node.a].nullable) add_breaks(node.b, breaks, depth + 1);
+      add_breaks(node.a, breaks);
+      if (nodes_[node.a].nullable) add_breaks(node.b, breaks);
       return;
     case Kind::kEither:
     case Kind::kBoth:
-      for (uint32_t i = node.a; i < node.b; ++i) add_breaks(lists_[i], breaks, depth + 1);
+      for (uint32_t i = node.a; i < node.b; ++i) add_breaks(lists_[i], breaks);
       return;
     case Kind::kNegated:
-    case Kind::kRepeat: add_breaks(node.a, breaks, depth + 1); return;
+    case Kind::kRepeat: add_breaks(node.a, breaks); return;
     case Kind::kTexts:
       for (size_t i = node.b; i < node.c;) {
         const std::u32string& text = tables_[node.a][i];
@@ -46,8 +60,8 @@ void RegexPool::add_breaks(RegexId id, std::vector<char32_t>& breaks, int depth)
           continue;
         }
         const char32_t c = text[node.d];
-        breaks.push_back(c);
-        breaks.push_back(c + 1);
+        breaks.add(c);
+        breaks.add(c + 1);
         const auto begin = tables_[node.a].begin() + static_cast<ptrdiff_t>(i), end = tables_[node.a].begin() + node.c;
         i = static_cast<size_t>(
             std::partition_point(begin, end, [&](const std::u32string& other) { return other[node.d] <= c; }) -
@@ -56,21 +70,27 @@ void RegexPool::add_breaks(RegexId id, std::vector<char32_t>& breaks, int depth)
       return;
     case Kind::kMultiple:
       for (const char c : {'+', '-', '.', 'E', 'e'}) {
-        breaks.push_back(static_cast<char32_t>(c));
-        breaks.push_back(static_cast<char32_t>(c + 1));
+        breaks.add(static_cast<char32_t>(c));
+        breaks.add(static_cast<char32_t>(c + 1));
       }
-      for (char32_t c = '0'; c <= '9' + 1; ++c) breaks.push_back(c);
+      for (char32_t c = '0'; c <= '9' + 1; ++c) breaks.add(c);
   }
 }
 
 // Sorted break points, first 0, last kEnd: all code points of [i, i+1) have one derivative.
 std::vector<char32_t> RegexPool::representatives(RegexId id) {
-  std::vector<char32_t> breaks{0, 0xD800, 0xE000, CharSet::kEnd};
-  add_breaks(id, breaks, 0);
-  work_ += breaks.size() / 4;
-  std::ranges::sort(breaks);
-  breaks.erase(std::unique(breaks.begin(), breaks.end()), breaks.end());
-  return breaks;
+  Breaks breaks;
+  for (const char32_t c : {char32_t{0}, char32_t{0xD800}, char32_t{0xE000}, CharSet::kEnd}) breaks.add(c);
+  add_breaks(id, breaks);
+  std::ranges::sort(breaks.wide);
+  breaks.wide.erase(std::unique(breaks.wide.begin(), breaks.wide.end()), breaks.wide.end());
+  std::vector<char32_t> points;
+  for (uint32_t word = 0; word < breaks.ascii.size(); ++word)
+    for (uint64_t bits = breaks.ascii[word]; bits != 0; bits &= bits - 1)
+      points.push_back(64 * word + static_cast<uint32_t>(std::countr_zero(bits)));
+  points.insert(points.end(), breaks.wide.begin(), breaks.wide.end());
+  work_ += breaks.num_added / 4;
+  return points;
 }
 
 std::vector<char32_t> RegexPool::class_ends(RegexId id) {
@@ -84,7 +104,12 @@ bool RegexPool::has_text(RegexId id) {
   if (id == kNone) return false;
   if (node.simple || node.nullable) return true;
   if (const uint32_t known = has_text_.find(id); known != FlatMap::kAbsent) return known != 0;
-  const bool result = has_text_nearby(id) || search_text(id);
+  bool result = false;
+  if (node.kind == Kind::kEither) {
+    for (const RegexId part : list_of(id)) result = result || has_text(part);
+  } else {
+    result = has_text_nearby(id) || search_text(id);
+  }
   if (has_text_.find(id) == FlatMap::kAbsent) has_text_.insert(id, result ? 1 : 0);
   return result;
 }
@@ -189,6 +214,22 @@ const CharSet& RegexPool::live_chars(RegexId id) {
   std::unique_ptr<CharSet>& again = live_[id];
   again = std::make_unique<CharSet>(std::move(set));
   return *again;
+}
+
+void RegexPool::explore(RegexId id, uint64_t work_max) {
+  if (nodes_[id].simple || live_.contains(id)) return;  // nothing to search for, or done before
+  const uint64_t end = work_ + std::min(work_max, UINT64_MAX - work_);
+  std::vector<RegexId> met{id};
+  std::unordered_set<RegexId> seen{id};
+  for (size_t i = 0; i < met.size(); ++i) {
+    for (const char32_t point : representatives(met[i])) {
+      if (work_ > end || !goes_on()) return;
+      if (point == 0xD800 || point == CharSet::kEnd) continue;
+      const RegexId next = derive(met[i], point);
+      if (has_text(next) && seen.insert(next).second) met.push_back(next);
+    }
+    live_chars(met[i]);
+  }
 }
 
 // An upper bound on the shortest text of every derivative that is not empty; kInfinite when none is known.

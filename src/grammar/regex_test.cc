@@ -157,6 +157,42 @@ TEST(Numbers, BoundsAgreeWithArithmetic) {
   }
 }
 
+// In thousandths, so that the arithmetic is exact.
+TEST(Numbers, MultiplesAgreeWithArithmetic) {
+  RegexPool pool;
+  for (const auto& [divisor, thousandths] : {std::pair<double, int64_t>{7, 7000},
+                                             {0.01, 10},
+                                             {0.05, 50},
+                                             {0.125, 125},
+                                             {2.5, 2500},
+                                             {12, 12000},
+                                             {0.003, 3}}) {
+    const RegexId multiple = number_multiple_of(pool, Decimal::of(Json(divisor))).value();
+    const RegexId numbers = pool.both(any_number(pool), multiple);
+    const auto matches = [&](const std::string& text) {
+      return pool.matches(numbers, std::u32string(text.begin(), text.end()));
+    };
+    for (int64_t value = 0; value <= 60'000; value += 1 + value % 3) {
+      const std::string text = std::to_string(value / 1000) + "." + std::to_string(1000 + value % 1000).substr(1);
+      EXPECT_EQ(matches(text), value % thousandths == 0) << text << " of " << divisor;
+      EXPECT_EQ(matches("-" + text + "00"), value % thousandths == 0) << text << " of " << divisor;
+    }
+    for (int64_t mantissa = 100; mantissa < 1000; ++mantissa) {
+      std::string text = std::to_string(mantissa);
+      text.insert(1, ".");
+      int64_t value = mantissa;  // with e-1
+      for (const char* exponent : {"e-1", "e0", "e+1", "E2", "e+03"}) {
+        EXPECT_EQ(matches(text + exponent), value % thousandths == 0) << text << exponent << " of " << divisor;
+        value *= 10;
+      }
+    }
+  }
+  RegexId left = pool.both(any_number(pool), number_multiple_of(pool, Decimal::of(Json(0.05))).value());
+  for (const char c : std::string("12.0")) left = pool.derive(left, static_cast<char32_t>(c));
+  EXPECT_TRUE(pool.has_text(pool.derive(left, U'5')));
+  EXPECT_FALSE(pool.has_text(pool.derive(left, U'1'))) << "no exponent behind two digits, and the places are used up";
+}
+
 TEST(Numbers, Multiples) {
   RegexPool pool;
   const auto is_multiple = [&](double divisor, const char* text) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "grammar/token_index.h"
+
 namespace deepinfer {
 
 RegexWalk::Row* RegexWalk::row_of(RegexId regex) {
@@ -44,6 +46,47 @@ bool RegexWalk::find_wide(Row& row) {
   for (size_t i = row.classes.size(); i-- > 0 && !any && row.classes[i].end > kAscii;) any = next_of(row, i) != nullptr;
   row.has_wide = any ? 1 : 0;
   return any;
+}
+
+// What lies behind the row is looked at, nearest first, until a plain character leads nowhere: patterns that are
+// searched for, or must not be found, come back to few states, and are far from what they forbid. All states of a
+// closed set are safe for ever.
+void RegexWalk::find_safe(Row& row) {
+  const std::vector<CharSet::Span>& plain = TokenIndex::plain_chars().spans();
+  std::vector<std::pair<Row*, uint32_t>> met{{&row, 0}};  // with the characters up to them
+  row.search = ++search_;
+  uint32_t least = RegexPool::kInfinite;
+  bool is_cut = false;
+  const auto visit = [&](Row& from, size_t class_idx, uint32_t num_chars) {
+    const char32_t begin = class_idx == 0 ? 0 : from.classes[class_idx - 1].end;
+    const auto span = std::ranges::upper_bound(plain, begin, {}, &CharSet::Span::end);
+    if (begin == 0xD800 || span == plain.end() || span->begin >= from.classes[class_idx].end) return;
+    is_cut |= num_looks_ > kLooksMax;
+    const uint64_t work = pool_.work();
+    Row* const next = is_cut ? nullptr : next_of(from, class_idx);
+    num_looks_ += 1 + pool_.work() - work;
+    if (next == nullptr) {
+      least = num_chars;
+    } else if (next->knows_safe) {
+      if (next->num_safe != RegexPool::kInfinite) least = std::min(least, num_chars + 1 + next->num_safe);
+    } else if (next->search != search_) {
+      if (met.size() == kSafeRowsMax) {
+        least = std::min(least, num_chars + 1);
+      } else {
+        next->search = search_;
+        met.emplace_back(next, num_chars + 1);
+      }
+    }
+  };
+  for (size_t i = 0; i < met.size() && met[i].second < least; ++i) {
+    const auto [from, num_chars] = met[i];
+    for (size_t k = 0; k < from->classes.size() && num_chars < least; ++k) visit(*from, k, num_chars);
+  }
+  if (least == RegexPool::kInfinite)
+    for (const auto& [safe, num_chars] : met) safe->num_safe = least;
+  row.num_safe = least;
+  for (const auto& [safe, num_chars] : met) safe->knows_safe |= least == RegexPool::kInfinite;
+  row.knows_safe |= !is_cut;
 }
 
 void RegexWalk::find_absorbed(Row& row) {

@@ -11,7 +11,8 @@ namespace deepinfer {
 namespace {
 
 constexpr size_t kNodesMax = 400'000, kKeyClassesMax = 64, kObligationsMax = 4, kUniqueValuesMax = 256;
-constexpr size_t kTermsPerLook = 64;  // lowered between two questions whether to go on
+constexpr size_t kTermsPerLook = 64;         // lowered between two questions whether to go on
+constexpr uint64_t kNumberWorkMax = 60'000;  // some milliseconds for all numbers of a schema
 
 std::u32string code_points(std::string_view text) {
   std::u32string out;
@@ -107,6 +108,11 @@ Result<std::vector<NodeId>> SchemaLowering::other_ways(const Form& form) {
   if (form.admits_true) raw.push_back(pool.text(U"true"));
   if (form.admits_false) raw.push_back(pool.text(U"false"));
   raw.push_back(reader_.spelled(form.number, digits_only_));
+  // Bounds, multiples and exponents meet in long searches: better made here than in a mask.
+  if (const uint64_t begin = pool.work(); number_work_ < kNumberWorkMax) {
+    pool.explore(raw.back(), kNumberWorkMax - number_work_);
+    number_work_ += pool.work() - begin;
+  }
   if (const RegexId all = pool.either(std::move(raw)); all != RegexPool::kNone) ways.push_back(program_.add_raw(all));
   for (const ObjectRule& rule : form.objects) TRY(add_objects(rule, ways));
   for (const ArrayRule& rule : form.arrays) TRY(rule.is_unique ? add_unique_array(rule, ways) : add_array(rule, ways));

@@ -60,6 +60,7 @@ class SchemaLowering {
   SchemaReader& reader_;
   PropertyOrder order_;
   bool digits_only_;
+  uint64_t number_work_ = 0;  // spent on searching ahead
   std::unordered_map<TermId, NodeId> nodes_;
   std::vector<TermId> open_;
   std::vector<bool> productive_;
