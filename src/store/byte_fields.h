@@ -38,7 +38,7 @@ class FieldWriter {
   // What std::tie made of a struct's fields: one list says the layout for both directions.
   template <typename... Ts>
   void put_all(const std::tuple<Ts...>& fields) {
-    std::apply([this](const auto&... field) { (put(field), ...); }, fields);
+    std::apply([this](const auto&... field) { (this->put(field), ...); }, fields);
   }
   size_t position() const { return position_; }
 
@@ -76,7 +76,7 @@ class FieldReader {
   }
   template <typename... Ts>
   void get_all(std::tuple<Ts&...> fields) {
-    std::apply([this](auto&... field) { (get_into(field), ...); }, fields);
+    std::apply([this](auto&... field) { (this->get_into(field), ...); }, fields);
   }
   std::span<const uint8_t> rest() const { return bytes_.subspan(position_); }
   bool ok() const { return ok_; }  // nothing was read past the end
