@@ -196,7 +196,10 @@ void print(const std::map<std::string, Score>& scores) {
                 score.worst_rms);
 }
 
-TEST(GoldenLayers, PrefillThenTwoDecodeStepsAgreeLayerByLayer) {
+using GoldenLayers = AtEveryCpuLevel;
+INSTANTIATE_TEST_SUITE_P(Host, GoldenLayers, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
+
+TEST_P(GoldenLayers, PrefillThenTwoDecodeStepsAgreeLayerByLayer) {
   auto engine = golden_engine(open_memory_options());
   ASSERT_TRUE(engine);
   LayerFeeder feeder(*engine);

@@ -57,6 +57,12 @@ inline std::shared_ptr<const ModelWeights> golden_weights() {
   return weights;
 }
 
+// What a golden test runs at on the host: each level of this machine in turn (AtEveryCpuLevel), as with --cpu.
+inline CpuLevel& golden_cpu_level() {
+  static CpuLevel level = fastest_cpu_level();
+  return level;
+}
+
 inline EngineOptions host_options() {
   EngineOptions options;
   options.num_threads = 1;
@@ -65,7 +71,7 @@ inline EngineOptions host_options() {
   options.lanes_max = 20;
   options.blocks_max = 64;
   options.context_max = 1024;
-  options.target = {Backend::kCpu, fastest_cpu_level()};
+  options.target = {Backend::kCpu, golden_cpu_level()};
   return options;
 }
 
@@ -91,6 +97,22 @@ inline std::unique_ptr<Engine> golden_engine(const EngineOptions& options = gold
   }
   return std::move(engine).value();
 }
+
+inline std::vector<CpuLevel> golden_cpu_levels() {
+  if (open_cuda_device().ok()) return {fastest_cpu_level()};  // golden_options() take the device
+  std::vector<CpuLevel> levels;
+  for (const CpuLevel level : {CpuLevel::kAvx2, CpuLevel::kAvx512, CpuLevel::kVnni, CpuLevel::kBf16})
+    if (level <= machine_cpu_level()) levels.push_back(level);
+  if (levels.empty()) levels.push_back(CpuLevel::kRef);
+  return levels;
+}
+
+class AtEveryCpuLevel : public testing::TestWithParam<CpuLevel> {
+ protected:
+  void SetUp() override { golden_cpu_level() = GetParam(); }
+  void TearDown() override { golden_cpu_level() = fastest_cpu_level(); }
+};
+inline std::string cpu_level_name(const testing::TestParamInfo<CpuLevel>& info) { return to_string(info.param); }
 
 // A prompt of a golden file with its fed tokens and anchors.
 inline ExactPrompt golden_prompt(const SafetensorsFile& file, const std::string& name, bool keeps_all_logits = false) {

@@ -83,14 +83,17 @@ std::vector<float> check_logits(Engine& engine) {
   return all;
 }
 
-TEST(GoldenPrompts, PrefillAndDecodeLogits) {
+using GoldenPrompts = AtEveryCpuLevel;
+INSTANTIATE_TEST_SUITE_P(Host, GoldenPrompts, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
+
+TEST_P(GoldenPrompts, PrefillAndDecodeLogits) {
   auto engine = golden_engine();
   ASSERT_TRUE(engine);
   check_logits(*engine);
 }
 
 // As with --cpu avx2, avx512, vnni, bf16, so far as this machine goes: all golden, and all the same bits.
-TEST(GoldenPrompts, PrefillAndDecodeLogitsAtEveryCpuLevel) {
+TEST(GoldenLevels, PrefillAndDecodeLogitsAreTheSameBits) {
   std::vector<float> first;
   for (const CpuLevel level : {CpuLevel::kAvx2, CpuLevel::kAvx512, CpuLevel::kVnni, CpuLevel::kBf16}) {
     if (level > machine_cpu_level()) break;
@@ -105,7 +108,7 @@ TEST(GoldenPrompts, PrefillAndDecodeLogitsAtEveryCpuLevel) {
   }
 }
 
-TEST(GoldenPrompts, EveryPositionOfAPrompt) {
+TEST_P(GoldenPrompts, EveryPositionOfAPrompt) {
   auto engine = golden_engine();
   ASSERT_TRUE(engine);
   const SafetensorsFile& golden = golden_file("prompts.safetensors");
@@ -120,7 +123,7 @@ TEST(GoldenPrompts, EveryPositionOfAPrompt) {
   pool.judge("all positions");
 }
 
-TEST(GoldenPrompts, ArgmaxOfEveryPositionAgreesMostly) {
+TEST_P(GoldenPrompts, ArgmaxOfEveryPositionAgreesMostly) {
   auto engine = golden_engine();
   ASSERT_TRUE(engine);
   const SafetensorsFile& golden = golden_file("prompts.safetensors");
@@ -135,7 +138,7 @@ TEST(GoldenPrompts, ArgmaxOfEveryPositionAgreesMostly) {
   EXPECT_GE(static_cast<double>(same), 0.9 * static_cast<double>(all));
 }
 
-TEST(GoldenPrompts, DraftsAndConfidences) {
+TEST_P(GoldenPrompts, DraftsAndConfidences) {
   auto engine = golden_engine();
   ASSERT_TRUE(engine);
   const SafetensorsFile& golden = golden_file("prompts.safetensors");
@@ -171,7 +174,7 @@ TEST(GoldenPrompts, DraftsAndConfidences) {
   first_logits.judge("first draft logits");
 }
 
-TEST(GoldenPrompts, PublishedKeySlotIsReproducedByTheTestSwitch) {
+TEST_P(GoldenPrompts, PublishedKeySlotIsReproducedByTheTestSwitch) {
   EngineOptions options = golden_options();
   options.reproduces_published_key_slot = true;
   auto published = golden_engine(options), corrected = golden_engine();
@@ -198,7 +201,7 @@ TEST(GoldenPrompts, PublishedKeySlotIsReproducedByTheTestSwitch) {
   EXPECT_GT(std::sqrt(without / static_cast<double>(vectors)), 1.2 * with_switch.rms());
 }
 
-TEST(GoldenPrompts, ImagesInThePrompt) {
+TEST_P(GoldenPrompts, ImagesInThePrompt) {
   auto engine = golden_engine();
   ASSERT_TRUE(engine);
   const SafetensorsFile& golden = golden_file("vision.safetensors");
@@ -214,7 +217,7 @@ TEST(GoldenPrompts, ImagesInThePrompt) {
 }
 
 // A greedy continuation may leave the reference's only where its two best logits are close.
-TEST(GoldenPrompts, GreedyContinuation) {
+TEST_P(GoldenPrompts, GreedyContinuation) {
   auto engine = golden_engine();
   ASSERT_TRUE(engine);
   const Json golden = parse_json(read_file(golden_path("greedy.json")).value()).value();

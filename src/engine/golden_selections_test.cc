@@ -45,9 +45,12 @@ std::map<std::string, Agreement> run(int length, ScoreRounding rounding) {
   return agreements;
 }
 
+using GoldenSelections = AtEveryCpuLevel;
+INSTANTIATE_TEST_SUITE_P(Host, GoldenSelections, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
+
 // The first index source sees nearly undisturbed streams: there the reference's rounding of scores shows. Behind it a
 // moved key moves the cut of every later row (16 of up to 200 are kept), so only the picks of experts stay comparable.
-TEST(GoldenSelections, RowsAgreeWithTheReference) {
+TEST_P(GoldenSelections, RowsAgreeWithTheReference) {
   for (const int length : {97, 200}) {
     for (const ScoreRounding rounding : {ScoreRounding::kReference, ScoreRounding::kNone}) {
       std::printf("p%d, scores %s:", length, rounding == ScoreRounding::kNone ? "fp32" : "as the reference");

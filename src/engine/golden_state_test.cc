@@ -78,7 +78,10 @@ void check_state(const CacheReader& reader, int64_t length) {
               static_cast<long>(length), worst);
 }
 
-TEST(GoldenState, CachesAfterPrefillAndAfterDecode) {
+using GoldenState = AtEveryCpuLevel;
+INSTANTIATE_TEST_SUITE_P(Host, GoldenState, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
+
+TEST_P(GoldenState, CachesAfterPrefillAndAfterDecode) {
   auto engine = golden_engine(open_memory_options());
   ASSERT_TRUE(engine);
   const SafetensorsFile& trace = golden_file("trace_prefill.safetensors");
