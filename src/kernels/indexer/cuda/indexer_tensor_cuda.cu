@@ -34,6 +34,7 @@ struct Shared {
   alignas(16) uint8_t keys[kGroups][kStages][kTileKeys * kRowBytes];
   uint4 weight[kGroupTokens][4];  // [c]: of heads 8 j + 2 c and the next, j = 0..3
   int visible[kGroupTokens];
+  float* scores[kGroupTokens];  // the tokens' rows
   int run_entry[kGroups][kStages][kRuns];  // first entry of a run, -1 = none
   uint64_t full[kGroups][kStages], empty[kGroups][kStages];
 };
@@ -42,16 +43,17 @@ struct Shared {
 // pairs 0, 1 are columns 2 c and 2 c + 8 of the group's first instruction, pairs 2, 3 those of the second.
 template <int kGroupTokens>
 __device__ void load_queries(const IndexScoresParams& p, Shared<kGroupTokens>& s, int64_t first_token) {
-  for (int i = static_cast<int>(threadIdx.x); i < kGroupTokens * kHeads * kHeadDim / 8; i += kThreads) {
-    const int row = i / (kHeadDim / 8), word = i % (kHeadDim / 8), c = word % 4;
+  for (unsigned i = threadIdx.x; i < kGroupTokens * kHeads * kHeadDim / 8; i += kThreads) {
+    const unsigned row = i / (kHeadDim / 8), word = i % (kHeadDim / 8), c = word % 4;
     const int64_t t = first_token + row / kHeads;
     uint4 eight{};
     if (t < p.q.size[0]) eight = permute_eight(*reinterpret_cast<const uint4*>(&p.q(t, row % kHeads, 8 * word)));
     const uint32_t pairs[4] = {eight.x, eight.y, eight.z, eight.w};
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const int column = word / 4 * 32 + 8 * k + 2 * c;
-      *reinterpret_cast<uint32_t*>(s.q[column / 64] + panel_offset(row, column % 64 / 8) + 4 * c) = pairs[k];
+    for (unsigned k = 0; k < 4; ++k) {
+      const unsigned column = word / 4 * 32 + 8 * k + 2 * c;
+      uint8_t* to = s.q[column / 64] + row * kPanelRowBytes + ((column % 64 / 8 ^ row % 8) << 4);
+      *reinterpret_cast<uint32_t*>(to + 4 * c) = pairs[k];
     }
   }
   for (int i = static_cast<int>(threadIdx.x); i < kGroupTokens * 16; i += kThreads) {
@@ -62,7 +64,10 @@ __device__ void load_queries(const IndexScoresParams& p, Shared<kGroupTokens>& s
       pair = to_bf16(to_float(p.weight(t, h)) * p.weight_scale).bits |
              static_cast<uint32_t>(to_bf16(to_float(p.weight(t, h + 1)) * p.weight_scale).bits) << 16;
     reinterpret_cast<uint32_t*>(&s.weight[token][c])[j] = pair;
-    if (i % 16 == 0) s.visible[token] = t < p.q.size[0] ? p.num_visible(t) : 0;
+    if (i % 16 == 0) {
+      s.visible[token] = t < p.q.size[0] ? p.num_visible(t) : 0;
+      s.scores[token] = t < p.q.size[0] ? p.scores.row(t) : nullptr;
+    }
   }
 }
 
@@ -135,12 +140,13 @@ struct Fetcher {
   }
 };
 
-template <int kGroupTokens>
+template <int kGroupTokens, bool kHasCandidates>
 struct Scorer {
   const IndexScoresParams& p;
   Shared<kGroupTokens>& s;
   int group, warp, lane;  // of the block, of the warpgroup, of the warp
   uint32_t num_tiles;     // so far
+  uint64_t queries[2];    // descriptors: of columns 0..63 and 64..127 of the first token
 
   // The left operand of the eight instructions of a tile.
   __device__ void unpack(const uint8_t* keys, uint32_t (&a)[8][4]) {
@@ -160,14 +166,12 @@ struct Scorer {
   }
   template <int kMany>
   __device__ void multiply(const uint32_t (&a)[8][4], int first_token, float (&dots)[16 * kMany]) {
-    const uint32_t row = first_token * kHeads * kPanelRowBytes;
-    const uint64_t low = swizzled_descriptor(shared_address(s.q[0]) + row, 0),
-                   high = swizzled_descriptor(shared_address(s.q[1]) + row, 0);
+    const uint64_t row = static_cast<uint64_t>(first_token * (kHeads * kPanelRowBytes / 16));
 #pragma unroll
     for (int i = 0; i < 16 * kMany; ++i) dots[i] = 0;
     fence_products();
 #pragma unroll
-    for (int k = 0; k < 8; ++k) wgmma_bf16(dots, a[k], (k < 4 ? low : high) + k % 4 * 2);
+    for (int k = 0; k < 8; ++k) wgmma_bf16(dots, a[k], queries[k / 4] + row + k % 4 * 2);
     commit_products();
     wait_for_products<0>();
 #pragma unroll
@@ -186,45 +190,54 @@ struct Scorer {
     float sums[4] = {};
     add_columns(sums, low[0], high[0], low[1], high[1]);
     add_columns(sums, low[2], high[2], low[3], high[3]);
-    return {round_to_bf16(sums[0]) * kUnpackScale, round_to_bf16(sums[2]) * kUnpackScale};
+    const __nv_bfloat162 both = __floats2bfloat162_rn(sums[0], sums[2]);
+    const uint32_t bits = *reinterpret_cast<const uint32_t*>(&both);
+    return {__uint_as_float(bits << 16) * kUnpackScale, __uint_as_float(bits & 0xFFFF0000u) * kUnpackScale};
   }
-  __device__ void write(const Batch& batch, int token, int64_t place, int entry, float score) {
-    if (token < batch.begin || token >= batch.end || entry < 0) return;
-    float* row = p.scores.row(batch.group_first + token);
-    if (entry < s.visible[token]) row[place] = score;
-    else if (p.candidates.data) row[place] = -std::numeric_limits<float>::infinity();
+  // `run`: of eight keys, of the warp's two; without candidates an entry is its place.
+  __device__ void write(const Batch& batch, int stage, int token, int place, int run, float score) {
+    if (token < batch.begin || token >= batch.end) return;
+    if constexpr (kHasCandidates) {
+      const int first = s.run_entry[group][stage][2 * warp + run], entry = first + lane / 4;
+      if (first >= 0)
+        s.scores[token][place] = entry < s.visible[token] ? score : -std::numeric_limits<float>::infinity();
+    } else if (place < s.visible[token]) {
+      s.scores[token][place] = score;
+    }
   }
-  __device__ void score_tile(const Batch& batch, int stage, int64_t place) {
+  __device__ void score_tile(const Batch& batch, int stage, int place) {
     uint32_t a[8][4];
     unpack(s.keys[group][stage], a);
-    const int g = lane / 4, c = lane % 4;
-    const int first = s.run_entry[group][stage][2 * warp], second = s.run_entry[group][stage][2 * warp + 1];
-    __syncwarp();
-    if (lane == 0) arrive(s.empty[group][stage]);
-    const int low_entry = first < 0 ? -1 : first + g, high_entry = second < 0 ? -1 : second + g;
-    place += 16 * warp + g;
+    if constexpr (!kHasCandidates) give_back(stage);
+    const int c = lane % 4;
+    place += 16 * warp + lane / 4;
     if (kGroupTokens == 1 || batch.end - batch.begin == 1) {
       float dots[16];
       multiply<1>(a, batch.begin, dots);
       const float2 both = add_heads(dots, batch.begin);
-      if (c == 0) write(batch, batch.begin, place, low_entry, both.x);
-      if (c == 1) write(batch, batch.begin, place + 8, high_entry, both.y);
+      if (c < 2) write(batch, stage, batch.begin, place + 8 * c, c, c == 0 ? both.x : both.y);
     } else if constexpr (kGroupTokens > 1) {
+#pragma unroll 1
       for (int token = batch.begin / kPassTokens * kPassTokens; token < batch.end; token += kPassTokens) {
         float dots[16 * kPassTokens];
         multiply<kPassTokens>(a, token, dots);
         const float2 one = add_heads(dots, token), two = add_heads(dots + 16, token + 1);
-        const float score = c == 0 ? one.x : c == 1 ? one.y : c == 2 ? two.x : two.y;
-        write(batch, token + c / 2, place + c % 2 * 8, c % 2 == 0 ? low_entry : high_entry, score);
+        const float low = c < 2 ? one.x : two.x, high = c < 2 ? one.y : two.y;
+        write(batch, stage, token + c / 2, place + c % 2 * 8, c % 2, c % 2 == 0 ? low : high);
       }
     }
+    if constexpr (kHasCandidates) give_back(stage);
+  }
+  __device__ void give_back(int stage) {
+    __syncwarp();
+    if (lane == 0) arrive(s.empty[group][stage]);
   }
   __device__ void score_range(const Batch& batch, int64_t begin, int64_t end) {
     const int64_t count = num_tiles_of(end - begin, group);
     for (int64_t n = 0; n < count; ++n) {
       const uint32_t use = num_tiles + static_cast<uint32_t>(n);
       wait_for(s.full[group][use % kStages], use / kStages & 1);
-      score_tile(batch, static_cast<int>(use % kStages), tile_place(begin, group, n));
+      score_tile(batch, static_cast<int>(use % kStages), static_cast<int>(tile_place(begin, group, n)));
     }
     num_tiles += static_cast<uint32_t>(count);
   }
@@ -242,7 +255,7 @@ __device__ Batch batch_at(const IndexScoresParams& p, int64_t group_first, int b
   return batch;
 }
 
-template <int kGroupTokens>
+template <int kGroupTokens, bool kHasCandidates>
 __global__ void __launch_bounds__(kThreads, 2) scores_kernel(const __grid_constant__ IndexScoresParams p,
                                                              int64_t places_each) {
 #if DEEPINFER_HAS_WARPGROUPS
@@ -270,8 +283,11 @@ __global__ void __launch_bounds__(kThreads, 2) scores_kernel(const __grid_consta
     Fetcher<kGroupTokens> fetcher{p, s, thread % 32, {}};
     for_each_batch(fetcher, &Fetcher<kGroupTokens>::fetch_range);
   } else {
-    Scorer<kGroupTokens> scorer{p, s, thread / 128, thread % 128 / 32, thread % 32, 0};
-    for_each_batch(scorer, &Scorer<kGroupTokens>::score_range);
+    using Worker = Scorer<kGroupTokens, kHasCandidates>;
+    const int warp = __shfl_sync(0xFFFFFFFFu, thread / 32, 0);
+    Worker scorer{p, s, warp / 4, warp % 4, thread % 32, 0,
+                  {swizzled_descriptor(shared_address(s.q[0]), 0), swizzled_descriptor(shared_address(s.q[1]), 0)}};
+    for_each_batch(scorer, &Worker::score_range);
   }
 #endif
 }
@@ -285,22 +301,29 @@ bool takes(const IndexScoresParams& p) {
          (!p.candidates.data || p.candidate_block_size % kRun == 0);
 }
 
-template <int kGroupTokens>
-void launch_scores(const ExecutionContext& context, const IndexScoresParams& p) {
+// One round of blocks, each with as many keys as there are for it: what a block does first costs as much as some tiles.
+template <int kGroupTokens, bool kHasCandidates>
+void launch_scores(cudaStream_t stream, const IndexScoresParams& p) {
   constexpr int64_t kPair = kGroups * kTileKeys, kBlocksEach = 2;  // of a multiprocessor at a time
+  const auto kernel = scores_kernel<kGroupTokens, kHasCandidates>;
   const int64_t groups = num_blocks(p.q.size[0], kGroupTokens), pairs = num_blocks(p.scores.size[1], kPair);
-  const int64_t pairs_each = std::max<int64_t>(1, pairs * groups / (4 * kBlocksEach * multiprocessor_count()));
+  const int64_t at_once = std::max<int64_t>(1, kBlocksEach * multiprocessor_count() / groups);  // blocks of a group
+  const int64_t pairs_each = num_blocks(pairs, at_once);
   const dim3 grid(num_blocks(pairs, pairs_each), static_cast<unsigned>(groups));
-  allow_shared_memory(scores_kernel<kGroupTokens>, sizeof(Shared<kGroupTokens>));
-  scores_kernel<kGroupTokens>
-      <<<grid, kThreads, sizeof(Shared<kGroupTokens>), stream_of(context)>>>(p, pairs_each * kPair);
+  allow_shared_memory(kernel, sizeof(Shared<kGroupTokens>));
+  kernel<<<grid, kThreads, sizeof(Shared<kGroupTokens>), stream>>>(p, pairs_each * kPair);
+}
+
+void launch_any(cudaStream_t stream, const IndexScoresParams& p) {
+  if (p.candidates.data) launch_scores<1, true>(stream, p);
+  else if (p.q.size[0] == 1) launch_scores<1, false>(stream, p);
+  else launch_scores<kTokens, false>(stream, p);
 }
 
 void index_scores_tensor_cuda(const ExecutionContext& context, const IndexScoresParams& p) {
   if (p.scores.num_elements() == 0 || p.q.num_elements() == 0) return;
   if (!kHasWarpgroups || !takes(p)) return kIndexScoresCuda(context, p);
-  if (p.q.size[0] == 1 || p.candidates.data) launch_scores<1>(context, p);
-  else launch_scores<kTokens>(context, p);
+  launch_any(stream_of(context), p);
   context.device->launched("index_scores");
 }
 
