@@ -5,6 +5,8 @@
 // matrix alone: a token's result depends on nothing but the token.
 #include <cuda_bf16.h>
 
+#include <algorithm>
+
 #include "kernels/hyper_connection/hyper_connection.h"
 #include "kernels/lanes/cuda/launch.cuh"
 #include "kernels/lanes/exponential.h"
@@ -64,14 +66,12 @@ __device__ uint4 load_eight(const StreamMixParams& p, int64_t t, int64_t column)
   return t < p.x.size[0] ? __ldg(reinterpret_cast<const uint4*>(p.x.row(t) + column)) : uint4{};
 }
 
-// sums: [blocks of columns, tokens, kSums].
-__global__ void __launch_bounds__(kThreads) partial_kernel(const __grid_constant__ StreamMixParams p, float* sums) {
-  __shared__ float shared[kWarps][kTokens][kSums + 2];
+// The sums of kTokens tokens from `first` on over the block's columns.
+__device__ void add_tokens(const StreamMixParams& p, const Matrix& matrix, float* sums, int64_t first,
+                           float (&shared)[kWarps][kTokens][kSums + 2]) {
   const int warp = static_cast<int>(threadIdx.x) / 32, g = static_cast<int>(threadIdx.x) % 32 / 4,
             c = static_cast<int>(threadIdx.x) % 4;
-  const int64_t column = int64_t{blockIdx.x} * kColumns + warp * kWarpColumns, first = int64_t{blockIdx.y} * kTokens;
-  Matrix matrix;
-  matrix.load(p, column, g, c);
+  const int64_t column = int64_t{blockIdx.x} * kColumns + warp * kWarpColumns;
   float acc[kTiles][4] = {}, squares[2] = {};
 #pragma unroll
   for (int block = 0; block < 2; ++block) {
@@ -105,6 +105,22 @@ __global__ void __launch_bounds__(kThreads) partial_kernel(const __grid_constant
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) sum += shared[w][token][o];
     sums[(blockIdx.x * p.x.size[0] + first + token) * kSums + o] = sum;
+  }
+}
+
+// sums: [blocks of columns, tokens, kSums]. The block's columns of the matrix serve `num_each` times kTokens tokens.
+__global__ void __launch_bounds__(kThreads)
+    partial_kernel(const __grid_constant__ StreamMixParams p, float* sums, int num_each) {
+  __shared__ float shared[kWarps][kTokens][kSums + 2];
+  const int warp = static_cast<int>(threadIdx.x) / 32, g = static_cast<int>(threadIdx.x) % 32 / 4,
+            c = static_cast<int>(threadIdx.x) % 4;
+  Matrix matrix;
+  matrix.load(p, int64_t{blockIdx.x} * kColumns + warp * kWarpColumns, g, c);
+  int64_t first = int64_t{blockIdx.y} * num_each * kTokens;
+#pragma unroll 1
+  for (int i = 0; i < num_each && first < p.x.size[0]; ++i, first += kTokens) {
+    if (i > 0) __syncthreads();
+    add_tokens(p, matrix, sums, first, shared);
   }
 }
 
@@ -179,7 +195,9 @@ void stream_mix_tensor_cuda(const ExecutionContext& context, const StreamMixPara
   const Scratch::Frame frame(*context.scratch);
   const unsigned parts = num_blocks(p.fn.in, kColumns);
   float* sums = context.scratch->take<float>(parts * tokens * kSums);
-  partial_kernel<<<dim3(parts, num_blocks(tokens, kTokens)), kThreads, 0, stream_of(context)>>>(p, sums);
+  const int64_t tiles = num_blocks(tokens, kTokens);  // as many blocks as run at once, if there are so many
+  const int num_each = static_cast<int>(std::clamp<int64_t>(parts * tiles / (2 * multiprocessor_count()), 1, 16));
+  partial_kernel<<<dim3(parts, num_blocks(tiles, num_each)), kThreads, 0, stream_of(context)>>>(p, sums, num_each);
   const unsigned warps = tokens <= multiprocessor_count() ? 1 : 4;
   coefficients_kernel<<<num_blocks(tokens, warps), 32 * warps, 0, stream_of(context)>>>(p, sums, static_cast<int>(parts));
   context.device->launched("stream_mix");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/lanes/cuda/lane_sum.cuh"
 #include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/linear/cuda/overlapped_launch.cuh"
 #include "kernels/norm/norm.h"
 
 namespace deepinfer {
@@ -24,18 +25,23 @@ __device__ Eight load_eight(const bf16* from, int64_t left, bool is_wide) {
 // A block norms one row; its first half warp sums the squares in lane order out of shared memory: a chain of size / 16
 // additions, which is what this takes.
 __global__ void __launch_bounds__(kThreads) norm_rows_kernel(NormParams p, bool is_wide) {
-  extern __shared__ float squares[];
+  extern __shared__ __align__(16) float squares[];
   __shared__ float inverse;
+  let_kernels_behind_begin();  // a product's weights
   const int64_t r = blockIdx.x, size = p.x.size[1], step = 8 * kThreads;
   const bf16* x = p.x.row(r);
   const Eight first = load_eight(x + 8 * threadIdx.x, size - 8 * threadIdx.x, is_wide && 8 * threadIdx.x < size);
   for (int64_t begin = 8 * threadIdx.x; begin < size; begin += step) {
     const Eight eight = begin < step ? first : load_eight(x + begin, size - begin, is_wide);
+    float terms[8];
+    for (int i = 0; i < 8; ++i) terms[i] = to_float(eight.values[i]) * to_float(eight.values[i]);
+    if (is_wide) {  // neighbouring threads' values four by four: one by one they would meet in the same banks
+      auto* to = reinterpret_cast<float4*>(squares + begin);
+      to[0] = {terms[0], terms[1], terms[2], terms[3]}, to[1] = {terms[4], terms[5], terms[6], terms[7]};
+      continue;
+    }
     for (int i = 0; i < 8; ++i)
-      if (is_wide || begin + i < size) {
-        const float value = to_float(eight.values[i]);
-        squares[begin + i] = value * value;
-      }
+      if (begin + i < size) squares[begin + i] = terms[i];
   }
   __syncthreads();
   if (threadIdx.x < kLaneThreads) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/linear/cuda/overlapped_launch.cuh"
 #include "kernels/rope/rope.h"
 
 namespace deepinfer {
@@ -31,6 +32,36 @@ __global__ void rotate_kernel(RopeParams p) {
   im = to_bf16(a * s + b * c);
 }
 
+// The same for four pairs that stand in sixteen bytes.
+__global__ void rotate_fours_kernel(RopeParams p) {
+  let_kernels_behind_begin();  // a product's weights
+  const uint32_t fours = static_cast<uint32_t>(p.cos.size[1] / 4), heads = static_cast<uint32_t>(p.x.size[1]);
+  const uint32_t at = blockIdx.x * kThreads + threadIdx.x, i = at % fours, h = at / fours % heads, t = at / fours / heads;
+  if (t >= p.x.size[0]) return;
+  auto* values = reinterpret_cast<uint4*>(&p.x(t, h, p.x.size[2] - 8 * fours + 8 * i));
+  struct Four {
+    alignas(16) float value[4];
+  };
+  const Four cosines = *reinterpret_cast<const Four*>(&p.cos(t, 4 * i)), sines = *reinterpret_cast<const Four*>(&p.sin(t, 4 * i));
+  uint4 eight = *values;
+  uint32_t* const words[4] = {&eight.x, &eight.y, &eight.z, &eight.w};
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const float a = __uint_as_float(*words[k] << 16), b = __uint_as_float(*words[k] & 0xFFFF0000u);
+    const float c = cosines.value[k], s = p.inverse ? -sines.value[k] : sines.value[k];
+    *words[k] = to_bf16(a * c - b * s).bits | static_cast<uint32_t>(to_bf16(a * s + b * c).bits) << 16;
+  }
+  *values = eight;
+}
+
+bool has_fours(const RopeParams& p) {
+  const auto address = [](const void* at) { return reinterpret_cast<uintptr_t>(at); };
+  return p.cos.size[1] % 4 == 0 && p.x.size[2] % 8 == 0 && p.x.stride[0] % 8 == 0 && p.x.stride[1] % 8 == 0 &&
+         p.cos.stride[0] % 4 == 0 && p.sin.stride[0] % 4 == 0 &&
+         (address(p.x.data) | address(p.cos.data) | address(p.sin.data)) % 16 == 0 &&
+         p.x.size[0] * p.x.size[1] * p.cos.size[1] < int64_t{1} << 32;
+}
+
 void rope_angles_cuda(const ExecutionContext& context, const RopeAnglesParams& p) {
   if (p.cos.num_elements() == 0) return;
   angles_kernel<<<num_blocks(p.cos.num_elements(), kThreads), kThreads, 0, stream_of(context)>>>(p);
@@ -40,7 +71,8 @@ void rope_angles_cuda(const ExecutionContext& context, const RopeAnglesParams& p
 void rope_cuda(const ExecutionContext& context, const RopeParams& p) {
   const int64_t items = p.x.size[0] * p.x.size[1] * p.cos.size[1];
   if (items == 0) return;
-  rotate_kernel<<<num_blocks(items, kThreads), kThreads, 0, stream_of(context)>>>(p);
+  if (has_fours(p)) rotate_fours_kernel<<<num_blocks(items / 4, kThreads), kThreads, 0, stream_of(context)>>>(p);
+  else rotate_kernel<<<num_blocks(items, kThreads), kThreads, 0, stream_of(context)>>>(p);
   context.device->launched("rope");
 }
 
