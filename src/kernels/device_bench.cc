@@ -305,8 +305,8 @@ class DeviceBench {
 
 // Exact rows are bound by fp32 arithmetic from a few rows on, so their long cases would only cost time.
 void products(DeviceBench& bench, bool quick) {
-  for (const int64_t rows : {1, 4, 16, 64, 264, 512, 4096}) {
-    if (bench.is_exact() && rows == 264) continue;
+  for (const int64_t rows : {1, 4, 16, 64, 288, 512, 4096}) {
+    if (bench.is_exact() && rows == 288) continue;
     if ((quick && rows > 1) || (bench.is_exact() && rows > 512)) break;
     bench.linear("wq_a fp8", 1, 1280, 5120, 1, rows);
     bench.linear("wkv fp8", 1, 512, 5120, 1, rows);
@@ -314,10 +314,11 @@ void products(DeviceBench& bench, bool quick) {
     bench.linear("wo_a fp8, 8 groups", 1, 8192, 4096, 8, rows);
     bench.linear("wo_b fp8", 1, 5120, 8192, 1, rows);
     if (rows <= 64) bench.linear("head bf16", 0, 129280, 5120, 1, rows);
+    if (!bench.is_exact() && rows >= 64 && rows <= 512) bench.linear("gate bf16", 0, 7, 5120, 1, rows);
     if (!bench.is_exact()) bench.experts(1, rows);
   }
-  for (const int64_t rows : {1, 4, 16, 40, 60, 226, 256, 4096}) {
-    if (bench.is_exact() && (rows > 256 || rows == 16 || rows == 60 || rows == 226)) continue;
+  for (const int64_t rows : {1, 4, 16, 40, 60, 247, 256, 4096}) {
+    if (bench.is_exact() && (rows > 256 || rows == 16 || rows == 60 || rows == 247)) continue;
     bench.experts(quick ? 2 : 7, rows);
   }
 }

@@ -137,9 +137,9 @@ void launch_kind(const ExecutionContext& context, const ExpertsParams& p, Stream
   if constexpr (kKind == WeightKind::kFp4) {
     if (rows <= 16) return launch_experts<kKind, 16, 6, 4>(context, p, a);
     if (rows > 32 && rows <= 48) return launch_experts<kKind, 48, 4, 3>(context, p, a);
-    if (rows > 48 && rows <= 64) return launch_experts<kKind, 64, 3, 3>(context, p, a);
   }
   if (rows <= 32) return launch_experts<kKind, 32, 4, 4>(context, p, a);
+  if (rows <= 64) return launch_experts<kKind, 64, 3, 3>(context, p, a);
   launch_experts<kKind, 96, 2, 3>(context, p, a);
 }
 

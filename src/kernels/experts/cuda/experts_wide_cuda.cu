@@ -194,6 +194,8 @@ void launch_experts(const ExecutionContext& context, const ExpertsParams& p, Wid
 template <WeightKind kKind>
 void launch_kind(const ExecutionContext& context, const ExpertsParams& p, WideExperts& a) {
   constexpr bool kIsFp4 = kKind == WeightKind::kFp4;
+  if constexpr (!kIsFp4)  // the shared expert
+    if (p.experts.size() == 1 && p.out.size[0] <= 2 * 144) return launch_experts<Wide<kKind, 144, 5, 4, 2>>(context, p, a);
   launch_experts<Wide<kKind, 256, kIsFp4 ? 5 : 4, 3, 2>>(context, p, a);
 }
 

@@ -92,7 +92,8 @@ void launch_kind(const ExecutionContext& context, const LinearParams& p, StreamL
 }  // namespace
 
 bool fits_stream(const LinearParams& p) {
-  return p.x.size[0] <= kStreamRows && !std::holds_alternative<Bf16Matrix>(p.weight);
+  return !std::holds_alternative<Bf16Matrix>(p.weight) &&
+         p.x.size[0] <= few_rows(num_segments(num_outputs(p.weight), num_inputs(p.weight), true), kStreamRows);
 }
 
 void linear_stream(const ExecutionContext& context, const LinearParams& p) {

@@ -20,8 +20,12 @@ inline int num_segments(int64_t out, int64_t in, bool is_packed) {
   return static_cast<int>(std::clamp<int64_t>(enough / ((out + 127) / 128), 1, std::min(kMost, in / 256)));
 }
 
-inline constexpr int64_t kNarrowRows = 8, kStreamRows = 288;
-bool fits_stream(const LinearParams& params);  // packed weights, up to kStreamRows
+// Rows up to which a matrix has too little work for tiles of many rows: more where its columns are cut into more
+// segments.
+inline int64_t few_rows(int segments, int64_t most) { return segments > 3 ? 768 : most; }
+
+inline constexpr int64_t kNarrowRows = 8, kStreamRows = 192;
+bool fits_stream(const LinearParams& params);  // packed weights, few rows
 void linear_stream(const ExecutionContext& context, const LinearParams& params);
 bool fits_narrow(const LinearParams& params);  // few enough rows, and their columns fit a block's shared memory
 void linear_narrow(const ExecutionContext& context, const LinearParams& params);  // up to kNarrowRows

@@ -120,9 +120,10 @@ void launch_kind(const ExecutionContext& context, const LinearParams& p, WideLin
   constexpr bool kIsFp4 = kKind == WeightKind::kFp4, kIsFp8 = kKind == WeightKind::kFp8;
   using Few = Wide<kKind, 64, 7, kIsFp4 ? 12 : kIsFp8 ? 7 : 3, 1>;
   using Segments = Wide<kKind, 128, kIsFp4 ? 8 : kIsFp8 ? 7 : 5, kIsFp4 ? 5 : kIsFp8 ? 4 : 2, 2>;  // sums of both in registers
-  if (a.num_rows > 64) {
+  if (a.num_rows > few_rows(a.segments, 64)) {
     if constexpr (kIsFp8) {           // the only large matrices of the model
       constexpr int kFewSegments = 3;  // sums of the segments so far go through memory
+      if (a.num_rows <= 2 * 144) return launch_wide<Wide<kKind, 144, 6, 4, 2>, false>(context, a);
       if (a.segments <= kFewSegments) return launch_wide<Wide<kKind, 256, 5, 3, 2>, false>(context, a);
     }
     return launch_wide<Segments, false>(context, a);

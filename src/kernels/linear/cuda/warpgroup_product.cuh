@@ -44,8 +44,8 @@ __device__ void wait_for_products() {
 #define DEEPINFER_NUMBERS_64 DEEPINFER_NUMBERS_32 \
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55" \
   ",%56,%57,%58,%59,%60,%61,%62,%63"
-#define DEEPINFER_NUMBERS_68 DEEPINFER_NUMBERS_64 \
-  ",%64,%65,%66,%67"
+#define DEEPINFER_NUMBERS_72 DEEPINFER_NUMBERS_64 \
+  ",%64,%65,%66,%67,%68,%69,%70,%71"
 #define DEEPINFER_NUMBERS_128 DEEPINFER_NUMBERS_64 \
   ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87" \
   ",%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108" \
@@ -57,7 +57,7 @@ __device__ void wait_for_products() {
 #define DEEPINFER_SUMS_32(d, i) DEEPINFER_SUMS_16(d, i), DEEPINFER_SUMS_16(d, (i) + 16)
 #define DEEPINFER_SUMS_48(d, i) DEEPINFER_SUMS_32(d, i), DEEPINFER_SUMS_16(d, (i) + 32)
 #define DEEPINFER_SUMS_64(d, i) DEEPINFER_SUMS_32(d, i), DEEPINFER_SUMS_32(d, (i) + 32)
-#define DEEPINFER_SUMS_68(d, i) DEEPINFER_SUMS_64(d, i), DEEPINFER_SUMS_4(d, (i) + 64)
+#define DEEPINFER_SUMS_72(d, i) DEEPINFER_SUMS_64(d, i), DEEPINFER_SUMS_8(d, (i) + 64)
 #define DEEPINFER_SUMS_128(d, i) DEEPINFER_SUMS_64(d, i), DEEPINFER_SUMS_64(d, (i) + 64)
 
 // Adds the products of 64 outputs and `tokens` tokens over 16 columns.
@@ -75,7 +75,7 @@ DEEPINFER_PRODUCT(24, 48, "%24,%25,%26,%27", "%28")
 DEEPINFER_PRODUCT(32, 64, "%32,%33,%34,%35", "%36")
 DEEPINFER_PRODUCT(48, 96, "%48,%49,%50,%51", "%52")
 DEEPINFER_PRODUCT(64, 128, "%64,%65,%66,%67", "%68")
-DEEPINFER_PRODUCT(68, 136, "%68,%69,%70,%71", "%72")
+DEEPINFER_PRODUCT(72, 144, "%72,%73,%74,%75", "%76")
 DEEPINFER_PRODUCT(128, 256, "%128,%129,%130,%131", "%132")
 #undef DEEPINFER_PRODUCT
 

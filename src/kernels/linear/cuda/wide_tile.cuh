@@ -24,7 +24,7 @@ template <WeightKind kKindOf, int kTokensOf, int kXSlotsOf, int kWSlotsOf, int k
 struct Wide {
   static constexpr WeightKind kKind = kKindOf;
   static constexpr int kTokens = kTokensOf, kXSlots = kXSlotsOf, kWSlots = kWSlotsOf, kSharers = kSharersOf;
-  static constexpr bool kIsFp4 = kKind == WeightKind::kFp4, kKeepsTotals = kTokens <= 136;
+  static constexpr bool kIsFp4 = kKind == WeightKind::kFp4, kKeepsTotals = kTokens <= 144;
   static constexpr int kRuns = kIsFp4 ? 1 : kKind == WeightKind::kFp8 ? 2 : 4;  // of 64 bytes of a row in a chunk
   static constexpr int kScaleWords = kIsFp4 ? kWideOut : kWideOut / 16;  // e4m3: rows 0..7 and 8..15 of sixteen apart
   struct Shared {
