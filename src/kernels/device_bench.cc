@@ -262,7 +262,9 @@ class DeviceBench {
                     .out = {picked.data(), {tokens, 512}}};
     const double pick_time = seconds(2, [&](int) { kernels_.top_k(context(), pick); });
     params.num_visible.data = pick.num_visible.data = visible.data();
-    add_product(fmt::format("index scores, {} tokens x {} keys", tokens, entries), score_time, estimate(params));
+    Cost cost = estimate(params);  // as if every token had keys of its own
+    cost.bytes_read = static_cast<double>(entries * kRow + 2 * tokens * kHeads * kDim);
+    add_product(fmt::format("index scores, {} tokens x {} keys", tokens, entries), score_time, cost);
     add(fmt::format("top 512, {} tokens x {} scores", tokens, entries), pick_time, estimate(pick));
   }
 
