@@ -99,7 +99,7 @@ class LeftCorner {
     return ebnf::sequence(std::move(rest));
   }
 
-  // The non-empty texts of `node` by what they begin with.
+  // The non-empty texts of `node` by what they begin with. Bodies may be added meanwhile: `node` is a copy of one.
   Status split(const EbnfNode& node, const std::set<size_t>& group, int depth, std::vector<Way>& ways) {
     if (depth > limits_.depth_max || ++num_steps_ > limits_.nodes_max)
       return unimplemented("ebnf: left recursion through rules that may be empty in too many ways");
@@ -159,7 +159,7 @@ class LeftCorner {
   }
 
   // The non-empty texts of what follows a head.
-  Result<EbnfNode> non_empty(const EbnfNode& node) {
+  Result<EbnfNode> non_empty(EbnfNode node) {
     std::vector<Way> ways;
     TRY(split(node, {}, 0, ways));
     std::vector<EbnfNode> parts;
@@ -171,7 +171,10 @@ class LeftCorner {
     const std::set<size_t> group(group_rules.begin(), group_rules.end());
     if (group.size() > 200) return resource_exhausted("ebnf: more than 200 rules in one left recursion");
     std::map<size_t, std::vector<Way>> ways;
-    for (const size_t rule : group) TRY(split(rules_.bodies[rule], group, 0, ways[rule]));
+    for (const size_t rule : group) {
+      const EbnfNode body = rules_.bodies[rule];
+      TRY(split(body, group, 0, ways[rule]));
+    }
     // up[c]: rules that consist of c alone, after any number of such steps.
     std::map<size_t, std::set<size_t>> up;
     for (const size_t c : group) {
