@@ -197,7 +197,7 @@ void print(const std::map<std::string, Score>& scores) {
 }
 
 using GoldenLayers = AtEveryCpuLevel;
-INSTANTIATE_TEST_SUITE_P(Host, GoldenLayers, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
+INSTANTIATE_TEST_SUITE_P(Level, GoldenLayers, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
 
 TEST_P(GoldenLayers, PrefillThenTwoDecodeStepsAgreeLayerByLayer) {
   auto engine = golden_engine(open_memory_options());

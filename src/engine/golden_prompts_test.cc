@@ -84,7 +84,7 @@ std::vector<float> check_logits(Engine& engine) {
 }
 
 using GoldenPrompts = AtEveryCpuLevel;
-INSTANTIATE_TEST_SUITE_P(Host, GoldenPrompts, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
+INSTANTIATE_TEST_SUITE_P(Level, GoldenPrompts, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
 
 TEST_P(GoldenPrompts, PrefillAndDecodeLogits) {
   auto engine = golden_engine();

@@ -46,7 +46,7 @@ std::map<std::string, Agreement> run(int length, ScoreRounding rounding) {
 }
 
 using GoldenSelections = AtEveryCpuLevel;
-INSTANTIATE_TEST_SUITE_P(Host, GoldenSelections, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
+INSTANTIATE_TEST_SUITE_P(Level, GoldenSelections, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
 
 // The first index source sees nearly undisturbed streams: there the reference's rounding of scores shows. Behind it a
 // moved key moves the cut of every later row (16 of up to 200 are kept), so only the picks of experts stay comparable.

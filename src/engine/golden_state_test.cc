@@ -79,7 +79,7 @@ void check_state(const CacheReader& reader, int64_t length) {
 }
 
 using GoldenState = AtEveryCpuLevel;
-INSTANTIATE_TEST_SUITE_P(Host, GoldenState, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
+INSTANTIATE_TEST_SUITE_P(Level, GoldenState, testing::ValuesIn(golden_cpu_levels()), cpu_level_name);
 
 TEST_P(GoldenState, CachesAfterPrefillAndAfterDecode) {
   auto engine = golden_engine(open_memory_options());
