@@ -124,9 +124,13 @@ TEST(Experts, ARowIsTheSameInBatchesOfAnySize) {
   }
 }
 
-TEST(ExpertPlan, SortsByExpertAndKeepsTokensInOrder) {
+// 1,500 tokens: more choices than a block of any row takes at once.
+class ExpertPlan : public testing::TestWithParam<int64_t> {};
+
+TEST_P(ExpertPlan, SortsByExpertAndKeepsTokensInOrder) {
   Rng rng(82);
-  const int64_t tokens = 37, choices = 3, experts = 11;
+  const int64_t tokens = GetParam();
+  const int64_t choices = 3, experts = 11;
   std::vector<int32_t> expert;
   for (int64_t t = 0; t < tokens; ++t) {
     std::set<int32_t> chosen;
@@ -171,9 +175,11 @@ TEST(ExpertPlan, SortsByExpertAndKeepsTokensInOrder) {
   });
 }
 
+INSTANTIATE_TEST_SUITE_P(Tokens, ExpertPlan, testing::Values(1, 37, 1500));
+
 TEST(ExpertCombine, AddsInAscendingExpertOrderThenShared) {
   Rng rng(83);
-  for (const int64_t hidden : {1, 31, 96}) {
+  for (const int64_t hidden : {1, 31, 96, 1160}) {
     const int64_t tokens = 4, choices = 3;
     const auto y = random_bf16(rng, tokens * choices * hidden, 100.f), shared = random_bf16(rng, tokens * hidden, 1.f);
     std::vector<int32_t> assignment;
