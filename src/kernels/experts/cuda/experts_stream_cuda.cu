@@ -59,20 +59,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) stream_experts_kernel
   const StreamPanels panels{a.panels + (place.first_group + place.row / 8) * int64_t{kGroupBytes}, a.num_groups * kGroupBytes,
                             (min(S::kTokens, place.num_rows) + 7) / 8, 2 * (rank * units / a.segments),
                             2 * ((rank + 1) * units / a.segments)};
-  const StreamRows rows = stream_rows<S::kKind>(m, row, high, high_row);
-  constexpr int kUnits = S::kUnit / kChunkColumns;
-  StreamWeights<S> weights(s, rows, panels.first / kUnits, panels.end / kUnits);
-  __syncthreads();
-  let_kernels_behind_begin();
   float sums[S::kTokens / 2];
-  const bool is_beyond = multiply_stream<S>(s, weights, panels, sums);
-  wait_for_kernels_before();
-  if (is_beyond) {
-    float again[S::kTokens / 2];  // apart, in memory: the sums stay in registers
-    multiply_beyond<S>(rows, m, row, high, high_row, panels, again);
-#pragma unroll
-    for (int i = 0; i < S::kTokens / 2; ++i) sums[i] = again[i];
-  }
+  stream_sums<S>(s, m, row, high, high_row, panels, sums);
   __syncthreads();  // panels have been read
   if constexpr (S::kWarps == 8)
     if (a.segments > 1) add_stream_segments<S>(s, a.segments, sums), wait_for_cluster();

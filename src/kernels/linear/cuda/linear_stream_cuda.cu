@@ -38,20 +38,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) stream_linear_kernel(
   const int out = tile / a.row_tiles * S::kOut, row = tile % a.row_tiles * S::kTokens;
   const StreamPanels panels = panels_of<S>(a, out, row, rank);
   const int first_row = out + static_cast<int>(threadIdx.x) / 32 * 16;
-  const StreamRows rows = stream_rows<S::kKind>(a.weight, first_row, a.weight, first_row + 8);
-  constexpr int kUnits = S::kUnit / kChunkColumns;
-  StreamWeights<S> weights(s, rows, panels.first / kUnits, panels.end / kUnits);
-  __syncthreads();
-  let_kernels_behind_begin();
   float sums[S::kTokens / 2];
-  const bool is_beyond = multiply_stream<S>(s, weights, panels, sums);
-  wait_for_kernels_before();
-  if (is_beyond) {
-    float again[S::kTokens / 2];  // apart, in memory: the sums stay in registers
-    multiply_beyond<S>(rows, a.weight, first_row, a.weight, first_row + 8, panels, again);
-#pragma unroll
-    for (int i = 0; i < S::kTokens / 2; ++i) sums[i] = again[i];
-  }
+  stream_sums<S>(s, a.weight, first_row, a.weight, first_row + 8, panels, sums);
   if (a.segments > 1) add_stream_segments<S>(s, a.segments, sums);
   write_sums<S::kTokens>(a.output, row, out, sums, [&](int eight) { return eight % a.segments == rank; });
   if (a.segments > 1) wait_for_cluster();  // no block leaves while others read its sums

@@ -294,4 +294,23 @@ __device__ __noinline__ void multiply_beyond(const StreamRows& rows, const Devic
   }
 }
 
+// A warp's sums over its panels, with rows as of stream_rows. Kernels behind may begin once the first weights are asked for; the
+// panels are the work of the kernel before, which is done when this returns.
+template <typename S>
+__device__ __forceinline__ void stream_sums(typename S::Shared& s, const DeviceMatrix& m, int64_t row, const DeviceMatrix& m_high,
+                                            int64_t row_high, const StreamPanels& panels, float (&sums)[S::kTokens / 2]) {
+  const StreamRows rows = stream_rows<S::kKind>(m, row, m_high, row_high);
+  constexpr int kUnits = S::kUnit / kChunkColumns;
+  StreamWeights<S> weights(s, rows, panels.first / kUnits, panels.end / kUnits);
+  __syncthreads();
+  let_kernels_behind_begin();
+  const bool is_beyond = multiply_stream<S>(s, weights, panels, sums);
+  wait_for_kernels_before();
+  if (!is_beyond) return;
+  float again[S::kTokens / 2];  // apart, in memory: the sums stay in registers
+  multiply_beyond<S>(rows, m, row, m_high, row_high, panels, again);
+#pragma unroll
+  for (int i = 0; i < S::kTokens / 2; ++i) sums[i] = again[i];
+}
+
 }  // namespace deepinfer
