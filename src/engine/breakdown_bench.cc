@@ -35,7 +35,7 @@ Status bench_breakdown(const BenchOptions& options, BenchReport& report) {
   OpProfile best;
   double step_seconds = 0;
   for (int64_t round = 0; round < rounds; ++round) {
-    profile.ops.clear();
+    profile.clear();
     const double begin = clock_seconds();
     TRY(batch.decode(drafts, verify));
     const double seconds = clock_seconds() - begin;

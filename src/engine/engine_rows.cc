@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/engine_state.h"
+#include "kernels/op_profile.h"
 
 namespace deepinfer {
 namespace {
@@ -132,7 +133,11 @@ void end_sequences(State& state) {
 
 }  // namespace
 
-Status run_forward(State& state, StepContext& step) {
+namespace {
+
+// Everything of a step that is known before its ops run: its rows, their tables and Engram rows.
+Status begin_forward(State& state, StepContext& step) {
+  const ProfiledPart part(state.options.profile, "rows and tables (host)");
   state.place.part = StepPlace::Part::kBegin;
   state.machine().make_current();  // jobs may run on a thread of their own
   resolve_rows(state, step.batch);
@@ -146,6 +151,14 @@ Status run_forward(State& state, StepContext& step) {
                             .ngrams = state.ngrams},
                            state.caches));
   remember_rows(state);
+  return {};
+}
+
+}  // namespace
+
+Status run_forward(State& state, StepContext& step) {
+  TRY(begin_forward(state, step));
+  if (state.batch_tokens.empty()) return {};
   if (state.spans) state.spans->begin();  // behind the host's work for the step: while it lasts the device has none
   state.place.part = StepPlace::Part::kForward;
   const Status ran = run_layers(state);

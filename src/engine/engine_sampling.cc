@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/engine_state.h"
+#include "kernels/op_profile.h"
 
 namespace deepinfer {
 namespace {
@@ -139,6 +140,7 @@ Status draft_step(State& state, StepOutput& step) {
     const auto logits = state.forward->draft_logits(i, run.previous, run.confidences);
     if (i == 0) state.draft_logits = logits.data;
     state.num_draft_logits_rows += static_cast<int64_t>(num);
+    const ProfiledPart part(state.options.profile, "picks of drafts (host)");
     state.sample_rows.clear();
     for (size_t s = 0; s < num; ++s) {
       const Lane& lane = state.lanes[static_cast<size_t>(run.sequences[s].lane)];
@@ -209,6 +211,7 @@ Status pick_on_host(State& state, StepContext& step) {
   state.place.part = StepPlace::Part::kSample;
   if (picks_rows(state)) {
     const auto logits = state.forward->logits();
+    const ProfiledPart part(state.options.profile, "picks of rows (host)");
     fill_sample_rows(state, step.masks);
     state.sampled.resize(state.sample_rows.size());
     state.sampler->sample(logits, state.sample_rows, *state.pool, state.sampled);

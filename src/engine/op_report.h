@@ -35,12 +35,17 @@ inline void report_ops(const OpProfile& profile, double step_seconds, double byt
          .note = fmt::format("{:.0f} ns in {} calls a step, {:.4g} MB, {:.4g} MFLOP, {:.1f} % of the step",
                              seconds * 1e9, time.calls, bytes * 1e-6, flops * 1e-6, 100 * seconds / step_seconds)});
   }
-  report.add({.name = label + "all ops",
-              .value = 100 * sum / step_seconds,
-              .unit = "% of step",
-              .ceiling = 100,
-              .ceiling_name = "the step",
-              .note = fmt::format("step {:.1f} us", step_seconds * 1e6)});
+  const auto add_sum = [&](const char* name, double seconds, const std::string& note) {
+    report.add({.name = label + name,
+                .value = 100 * seconds / step_seconds,
+                .unit = "% of step",
+                .ceiling = 100,
+                .ceiling_name = "the step",
+                .note = note});
+  };
+  if (profile.own_seconds > 0)
+    add_sum("the profile itself", profile.own_seconds, fmt::format("{:.0f} ns", profile.own_seconds * 1e9));
+  add_sum("all ops", sum + profile.own_seconds, fmt::format("step {:.1f} us", step_seconds * 1e6));
 }
 
 }  // namespace deepinfer

@@ -137,7 +137,7 @@ class Rank {
     report_breakdown(profile, kSteps, seconds, fmt::format("decode, {} requests: ", requests()));
     seconds = 0;
     for (int run = 0; run < 2; ++run) {
-      profile.ops.clear(), seconds = 0;
+      profile.clear(), seconds = 0;
       profile.device->clear();
       TRY(prefill_once(prompt(), [&](const StepOutput& output) {
         seconds += static_cast<double>(output.device_busy_ns) * 1e-9;

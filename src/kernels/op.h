@@ -82,7 +82,8 @@ using KernelRows = std::span<const KernelRow<Params>>;
 [[noreturn]] void refuse_launch(const char* op, const Status& status);
 
 double profile_seconds();
-void add_to_profile(OpProfile& profile, const char* op, double seconds, const Cost& cost);
+// A call from `begin` to `end` (profile_seconds()).
+void add_to_profile(OpProfile& profile, const char* op, double begin, double end, const Cost& cost);
 
 // A row once chosen. Calling it checks the params (a wrong shape is a bug of the caller and aborts with the message).
 // An op that can be misused by the values of its tables declares check_values(params) too: called where the host can
@@ -93,14 +94,20 @@ struct Kernel {
   const char* name = nullptr;
   Launch<Params> launch = nullptr;
   void operator()(const ExecutionContext& context, const Params& params) const {
+    if (!context.profile || !context.is_on_host()) return check_and_launch(context, params);
+    const double begin = profile_seconds();
+    check_and_launch(context, params);
+    const double end = profile_seconds();
+    add_to_profile(*context.profile, op, begin, end, estimate(params));
+  }
+
+ private:
+  void check_and_launch(const ExecutionContext& context, const Params& params) const {
     if (const Status status = check(params); !status.ok()) refuse_launch(op, status);
     if constexpr (requires { check_values(params); })
       if (context.is_on_host())
         if (const Status status = check_values(params); !status.ok()) refuse_launch(op, status);
-    if (!context.profile || !context.is_on_host()) return launch(context, params);
-    const double begin = profile_seconds();
     launch(context, params);
-    add_to_profile(*context.profile, op, profile_seconds() - begin, estimate(params));
   }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/op_profile.h"
 #include "model/forward_state.h"
 
 namespace deepinfer {
@@ -90,9 +91,11 @@ Status Forward::inject_engram(int layer) {
   // On the host rows are read where they are needed, so that begin()'s prefetch has time; begin() brought them to a
   // device.
   const EngramRows read = engram_rows_of(state, table);
-  if (state.device.is_host())
+  if (state.device.is_host()) {
+    const ProfiledPart part(state.context.profile, "engram read (host)");
     TRY(state.engram_tables[static_cast<size_t>(table)].read_rows({ids, static_cast<size_t>(rows * per_token)},
                                                                   read.codes, read.scales));
+  }
   EngramRowsParams gather{.table = {read.codes, read.scales, rows * per_token, engram.head_dim},
                           .row = {work.engram_places.data(), {rows, per_token}},
                           .out = {work.engram_rows.data(), {rows, engram.row_columns()}}};

@@ -155,6 +155,24 @@ TEST(IndexScores, EveryRowEqualsTheReferenceWhateverTheScales) {
   }
 }
 
+// Units of queries, keys and weights so far from one that products and sums leave the normal numbers, or nearly so.
+TEST(IndexScores, EveryRowEqualsTheReferenceAtTheEndsOfTheRange) {
+  Rng rng(66);
+  for (const int exponent : {-59, -32, -30, -28, 27, 30, 32, 59}) {
+    Case c(rng, 2, 5, 128, 70, 35);
+    for (bf16& value : c.weight) value = to_bf16(std::ldexp(std::fabs(to_float(value)), exponent));
+    for (bf16& value : c.q) value = to_bf16(std::ldexp(to_float(value), exponent));
+    const int64_t bytes = row_bytes(RowFormat::kFp4Group32, 128);
+    for (const int key_exponent : {-exponent, exponent}) {
+      for (int64_t row = 0; row < 140; ++row)
+        std::fill_n(c.plane.data() + row * bytes + 64, 4, static_cast<uint8_t>(127 + key_exponent));
+      SCOPED_TRACE(std::to_string(exponent) + " " + std::to_string(key_exponent));
+      expect_rows_agree(index_scores_rows(), std::vector<float>(static_cast<size_t>(2 * 70), 1.f),
+                        [&](auto& scores) { return c.params(scores, ScoreRounding::kNone); });
+    }
+  }
+}
+
 // The widths that tensor rows are made for: tokens of one lane in runs of every length, lists of candidates, and a
 // token the same alone and among others. Rounded scores of such rows may be a step off where sums meet a rounding
 // border.

@@ -15,22 +15,22 @@ struct Run {
   const IndexScoresParams& p;
   const IndexerKernels& kernels;
   const ByteIndexerKernels* byte_kernels;  // null: this token takes the lanes
-  const uint8_t* q_bytes;
-  const float* scaled_weight;
+  const ByteHead* heads;
   const float *q, *weight;  // of the token
   float* keys;              // [4, head_dim]
   int64_t token;
 };
 
-// Keys one after the other in memory.
-void score_rows(const Run& run, const uint8_t* rows, int64_t count, float* scores) {
+// Keys one after the other in memory; `next`: those of the sequence's next cache block, or null.
+void score_rows(const Run& run, const uint8_t* rows, int64_t count, const uint8_t* next, float* scores) {
   const IndexScoresParams& p = run.p;
   const bool round_steps = p.rounding == ScoreRounding::kReference;
   const int64_t stride = p.keys.row_stride_bytes, step = run.byte_kernels ? kByteIndexerKeys : count;
   for (int64_t j = 0; j < count; j += step) {
     const int64_t size = std::min(step, count - j);
-    if (run.byte_kernels && run.byte_kernels->score(run.q_bytes, run.scaled_weight, p.q.size[1], rows + j * stride,
-                                                    stride, size, round_steps, scores + j))
+    const uint8_t* ahead = j + step < count ? rows + (j + step) * stride : next;
+    if (run.byte_kernels && run.byte_kernels->score(run.heads, p.q.size[1], rows + j * stride, stride, size, ahead,
+                                                    round_steps, scores + j))
       continue;
     run.kernels.score(run.q, run.weight, p.q.size[1], p.q.size[2], rows + j * stride, stride, size, round_steps,
                       run.keys, scores + j);
@@ -42,7 +42,9 @@ void score_entries(const Run& run, int64_t begin, int64_t end, float* scores) {
   const IndexScoresParams& p = run.p;
   for (int64_t entry = begin; entry < end;) {
     const int64_t stop = std::min<int64_t>(end, (entry / p.keys.rows_per_block + 1) * p.keys.rows_per_block);
-    score_rows(run, p.keys.row(p.lane(run.token), entry), stop - entry, scores + (entry - begin));
+    const int32_t lane = p.lane(run.token);
+    const uint8_t* next = stop < p.num_visible(run.token) ? p.keys.row(lane, stop) : nullptr;
+    score_rows(run, p.keys.row(lane, entry), stop - entry, next, scores + (entry - begin));
     entry = stop;
   }
 }
@@ -67,15 +69,14 @@ void index_scores(const ExecutionContext& context, const IndexScoresParams& p, c
   float* q = context.scratch->take<float>(tokens * heads * head_dim);
   float* weight = context.scratch->take<float>(tokens * heads);
   float* keys = context.scratch->take<float>(context.num_threads() * 4 * head_dim);
-  uint8_t* q_bytes = context.scratch->take<uint8_t>(byte_kernels ? tokens * heads * head_dim : 0);
-  float* scaled_weight = context.scratch->take<float>(byte_kernels ? tokens * heads : 0);
+  ByteHead* byte_heads = context.scratch->take<ByteHead>(byte_kernels ? tokens * heads : 0);
   bool* in_bytes = context.scratch->take<bool>(tokens);
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t i = 0; i < heads * head_dim; ++i) q[t * heads * head_dim + i] = to_float(p.q.row(t)[i]);
     for (int64_t h = 0; h < heads; ++h)
       weight[t * heads + h] = round_to_bf16(to_float(p.weight(t, h)) * p.weight_scale);
     in_bytes[t] = byte_kernels && byte_kernels->prepare(q + t * heads * head_dim, weight + t * heads, heads, head_dim,
-                                                        q_bytes + t * heads * head_dim, scaled_weight + t * heads);
+                                                        byte_heads + t * heads);
   }
   const int64_t blocks_per_run = p.candidates.data ? std::max<int64_t>(1, kRun / p.candidate_block_size) : 0;
   int64_t most = 0;
@@ -87,8 +88,7 @@ void index_scores(const ExecutionContext& context, const IndexScoresParams& p, c
         const Run run{p,
                       kernels,
                       in_bytes[t] ? byte_kernels : nullptr,
-                      q_bytes + t * heads * head_dim,
-                      scaled_weight + t * heads,
+                      byte_heads + t * heads,
                       q + t * heads * head_dim,
                       weight + t * heads,
                       keys + worker * 4 * head_dim,

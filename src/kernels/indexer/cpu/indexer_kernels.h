@@ -17,13 +17,18 @@ struct IndexerKernels {
 // any order, once the scales of a head's or key's groups are brought to one unit by shifts. A score then is the
 // reference's, bit for bit. False: some group is too far from the others (or the size is another): the lanes must do
 // it.
+struct ByteHead {
+  int8_t q[128];  // in the order of the kernels
+  int32_t start;  // what a sum of products begins with
+  float weight;   // times the head's unit
+};
 struct ByteIndexerKernels {
-  // q [heads, head_dim] fp32 -> [heads, 128] bytes and each weight times its head's unit.
-  bool (*prepare)(const float* q, const float* weight, int64_t heads, int64_t head_dim, uint8_t* bytes,
-                  float* scaled_weight);
-  // At most kByteIndexerKeys keys.
-  bool (*score)(const uint8_t* q, const float* scaled_weight, int64_t heads, const uint8_t* rows, int64_t row_stride,
-                int64_t count, bool round_steps, float* scores);
+  // q [heads, head_dim] fp32 -> [heads].
+  bool (*prepare)(const float* q, const float* weight, int64_t heads, int64_t head_dim, ByteHead* out);
+  // At most kByteIndexerKeys keys. `next`: the keys that will be scored then, to be fetched meanwhile; may be null, and
+  // nothing of them is read.
+  bool (*score)(const ByteHead* heads, int64_t num_heads, const uint8_t* rows, int64_t row_stride, int64_t count,
+                const uint8_t* next, bool round_steps, float* scores);
 };
 inline constexpr int64_t kByteIndexerKeys = 64;
 
