@@ -59,22 +59,50 @@ ImageSpanRows lay_out(const ImageRows& image, const VisionWeights& vision, int64
 
 }  // namespace
 
-Result<ImageEmbedder> ImageEmbedder::create(const ModelWeights& weights, const Target& target) {
+ImageEmbedder::ImageEmbedder(const ModelWeights& weights, Place place, ImageEncoder encoder)
+    : weights_(&weights),
+      place_(std::move(place)),
+      scratch_(place_.device ? Scratch(place_.device->memory()) : Scratch()),
+      encoder_(std::move(encoder)) {}
+
+Result<ImageEmbedder> ImageEmbedder::create(const ModelWeights& weights, const Target& target,
+                                            const CudaOptions& cuda) {
   if (!weights.config().vision) return invalid_argument("images: this model has no vision part");
+  Place place;
+  if (target.backend == Backend::kCuda) {
+    ASSIGN_OR_RETURN(place.device, open_cuda_device(cuda));
+    ASSIGN_OR_RETURN(place.weights, DeviceWeights::upload_vision(weights, *place.device));
+  }
+  const VisionWeights& vision = place.weights ? place.weights->views().vision : weights.vision;
   ASSIGN_OR_RETURN(ImageEncoder encoder,
-                   ImageEncoder::create(encoder_config(weights.config()), encoder_weights(weights.vision), target));
-  return ImageEmbedder(weights, std::move(encoder));
+                   ImageEncoder::create(encoder_config(weights.config()), encoder_weights(vision), target));
+  return ImageEmbedder(weights, std::move(place), std::move(encoder));
 }
 
-std::vector<ImageSpanRows> ImageEmbedder::embed(std::span<const RgbImage> images,
-                                                const ExecutionContext& context) const {
+// The scratch aborts where it cannot grow; it grows in blocks, each at least twice the one before.
+Status ImageEmbedder::check_room(std::span<const Canvas* const> canvases) {
+  if (!place_.device) return {};
+  const int64_t bytes = encoder_.scratch_bytes(canvases), free = place_.device->free_bytes();
+  if (bytes <= scratch_bytes_) return {};
+  if (2 * bytes > free)
+    return resource_exhausted("images: the encoder needs " + std::to_string(2 * bytes) +
+                              " bytes of the device's memory, which has " + std::to_string(free) +
+                              " free; give the caches less");
+  scratch_bytes_ = bytes;
+  return {};
+}
+
+Result<std::vector<ImageSpanRows>> ImageEmbedder::embed(std::span<const RgbImage> images, ThreadPool* pool) {
   std::vector<Canvas> canvases;
   std::vector<const Canvas*> pointers;
   for (const RgbImage& image : images) canvases.push_back(make_canvas(image, plan_config()));
   for (const Canvas& canvas : canvases) pointers.push_back(&canvas);
+  if (place_.device) place_.device->make_current();
+  TRY(check_room(pointers));
+  const ExecutionContext context{.pool = pool, .scratch = &scratch_, .device = place_.device.get()};
+  ASSIGN_OR_RETURN(const std::vector<ImageRows> encoded, encoder_.encode(pointers, context));
   std::vector<ImageSpanRows> spans;
-  for (const ImageRows& rows : encoder_.encode(pointers, context))
-    spans.push_back(lay_out(rows, weights_->vision, weights_->config().hidden));
+  for (const ImageRows& rows : encoded) spans.push_back(lay_out(rows, weights_->vision, weights_->config().hidden));
   return spans;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Images as the rows of a prompt: encodes pixels with the model's vision part and lays the rows out as the span that
-// stands in the prompt (START, image rows with a NEWLINE after each grid row, END). Thread: one caller.
+// stands in the prompt (START, image rows with a NEWLINE after each grid row, END). For a device the vision part's
+// weights are brought there and images are encoded in a stream beside the engine's; rows come back to the host, and go
+// to the device again with the step that needs them. Thread: one caller at a time.
 #pragma once
 
 #include <memory>
@@ -9,7 +11,10 @@
 
 #include "base/status.h"
 #include "engine/lane_start.h"
+#include "model/device_weights.h"
 #include "model/weights.h"
+#include "tensor/device.h"
+#include "tensor/scratch.h"
 #include "vision/image_encoder.h"
 
 namespace deepinfer {
@@ -18,16 +23,28 @@ using ImageSpanRows = std::shared_ptr<const Buffer<bf16>>;  // [tokens of the sp
 
 class ImageEmbedder {
  public:
-  // `weights` outlives the object. Errors: invalid_argument for a model without a vision part.
-  static Result<ImageEmbedder> create(const ModelWeights& weights, const Target& target);
+  // `weights` outlives the object. `cuda` says which device a kCuda target is. Errors: invalid_argument for a model
+  // without a vision part; of a device unavailable, resource_exhausted.
+  static Result<ImageEmbedder> create(const ModelWeights& weights, const Target& target, const CudaOptions& cuda = {});
 
   const ImagePlanConfig& plan_config() const { return encoder_.config().plan; }
-  // A row's bits depend on its own image alone.
-  std::vector<ImageSpanRows> embed(std::span<const RgbImage> images, const ExecutionContext& context) const;
+  // A row's bits depend on its own image alone. `pool` is the host's; null: the calling thread alone. Errors:
+  // resource_exhausted where the device has no room for the activations, the device's first fault.
+  Result<std::vector<ImageSpanRows>> embed(std::span<const RgbImage> images, ThreadPool* pool);
 
  private:
-  ImageEmbedder(const ModelWeights& weights, ImageEncoder encoder) : weights_(&weights), encoder_(std::move(encoder)) {}
+  // Where the tower runs; empty on the host.
+  struct Place {
+    std::unique_ptr<Device> device;  // first: the others lie in its memory
+    std::unique_ptr<DeviceWeights> weights;
+  };
+  ImageEmbedder(const ModelWeights& weights, Place place, ImageEncoder encoder);
+  Status check_room(std::span<const Canvas* const> canvases);
+
   const ModelWeights* weights_;
+  Place place_;
+  Scratch scratch_;
+  int64_t scratch_bytes_ = 0;  // of the largest pass so far
   ImageEncoder encoder_;
 };
 

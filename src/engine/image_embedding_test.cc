@@ -22,14 +22,15 @@ RgbImage golden_image(int k) {
   return image;
 }
 
-std::vector<ImageSpanRows> golden_spans() {
-  const auto embedder = ImageEmbedder::create(*golden_weights(), {Backend::kCpu, machine_cpu_level()});
+std::vector<ImageSpanRows> golden_spans(const Target& target = golden_options().target) {
+  auto embedder = ImageEmbedder::create(*golden_weights(), target);
   EXPECT_TRUE(embedder.ok()) << embedder.status().message();
   std::vector<RgbImage> images;
   images.push_back(golden_image(0));
   images.push_back(golden_image(2));
-  Scratch scratch;
-  return embedder.value().embed(images, {nullptr, &scratch});
+  auto spans = embedder.value().embed(images, nullptr);
+  EXPECT_TRUE(spans.ok()) << spans.status().message();
+  return std::move(spans).value();
 }
 
 // Every placeholder run of the golden prompt made one id, as a prompt encoder writes it.
@@ -55,6 +56,16 @@ TEST(ImageEmbedding, ExpandsPlaceholdersAndKeepsSpansThatAreThere) {
   }
   EXPECT_FALSE(place_images(full, image_id, std::span(spans).first(1), 256).ok());
   EXPECT_FALSE(place_images(std::vector<TokenId>{5, image_id}, image_id, spans, 256).ok());
+}
+
+TEST(ImageEmbedding, ADevicesRowsAreTheHosts) {
+  if (golden_options().target.backend != Backend::kCuda) GTEST_SKIP() << "no device here";
+  const auto device = golden_spans(), host = golden_spans({Backend::kCpu, machine_cpu_level()});
+  ASSERT_EQ(device.size(), host.size());
+  for (size_t i = 0; i < host.size(); ++i) {
+    ASSERT_EQ(device[i]->size(), host[i]->size());
+    EXPECT_EQ(std::memcmp(device[i]->data(), host[i]->data(), static_cast<size_t>(host[i]->size_bytes())), 0) << i;
+  }
 }
 
 TEST(ImageEmbedding, RowsAndLogitsAgreeWithTheReference) {

@@ -4,6 +4,7 @@
 #include "kernels/linear/yardstick.h"
 #include "kernels/vision_activation/vision_activation.h"
 #include "kernels/vision_attention/vision_attention.h"
+#include "kernels/vision_cells/vision_cells.h"
 #include "kernels/vision_rope/vision_rope.h"
 
 namespace deepinfer {
@@ -40,6 +41,7 @@ extern const Launch<ExpertsParams> kExpertsTensorCuda = nullptr;
 extern const Launch<ExpertCombineParams> kExpertCombineCuda = nullptr;
 extern const Launch<VisionRopeParams> kVisionRopeCuda = nullptr;
 extern const Launch<VisionAttentionParams> kVisionAttentionCuda = nullptr;
+extern const Launch<VisionCellsParams> kVisionCellsCuda = nullptr;
 extern const Launch<GatedSiluParams> kGatedSiluCuda = nullptr;
 extern const Launch<GeluParams> kGeluCuda = nullptr;
 extern const Launch<ResidualParams> kResidualCuda = nullptr;

@@ -12,16 +12,16 @@ namespace {
 
 constexpr int64_t kAlignment = 256, kPieceBytes = int64_t{32} << 20;
 
-// Where a tensor goes; kFiles: nowhere.
-EngramTier place_of(const WeightRow& row, EngramTier engram) {
-  if (row.part == WeightPart::kVision) return EngramTier::kFiles;
+// Where a tensor goes when the vision part is brought, or everything else; kFiles: nowhere.
+EngramTier place_of(const WeightRow& row, bool is_vision, EngramTier engram) {
+  if ((row.part == WeightPart::kVision) != is_vision) return EngramTier::kFiles;
   return row.part == WeightPart::kEngramTables ? engram : EngramTier::kDevice;
 }
 
-int64_t bytes_at(const std::vector<WeightRow>& table, EngramTier place, EngramTier engram) {
+int64_t bytes_at(const std::vector<WeightRow>& table, EngramTier place, bool is_vision, EngramTier engram) {
   int64_t bytes = 0;
   for (const WeightRow& row : table)
-    if (place_of(row, engram) == place) bytes += round_up<int64_t>(row.size_bytes(), kAlignment);
+    if (place_of(row, is_vision, engram) == place) bytes += round_up<int64_t>(row.size_bytes(), kAlignment);
   return bytes;
 }
 
@@ -71,24 +71,22 @@ const char* to_string(EngramTier tier) {
 
 int64_t DeviceWeights::size_bytes(const ModelWeights& weights, EngramTier tier) {
   WeightViews nowhere;
-  return bytes_at(declare_weights(weights.config(), nowhere), EngramTier::kDevice, tier);
+  return bytes_at(declare_weights(weights.config(), nowhere), EngramTier::kDevice, false, tier);
 }
 
 int64_t DeviceWeights::engram_bytes(const ModelWeights& weights) {
   return size_bytes(weights, EngramTier::kDevice) - size_bytes(weights);
 }
 
-Result<std::unique_ptr<DeviceWeights>> DeviceWeights::upload(const ModelWeights& weights, Device& device,
-                                                             EngramTier tier) {
-  auto uploaded = std::make_unique<DeviceWeights>();
-  const std::vector<WeightRow> table = declare_weights(weights.config(), uploaded->views_);
-  uploaded->memory_ = Buffer<uint8_t>(device.memory(), bytes_at(table, EngramTier::kDevice, tier));
-  uploaded->pinned_ = Buffer<uint8_t>(device.staging(), bytes_at(table, EngramTier::kPinned, tier));
+Status DeviceWeights::bring(const ModelWeights& weights, Device& device, bool is_vision, EngramTier tier) {
+  const std::vector<WeightRow> table = declare_weights(weights.config(), views_);
+  memory_ = Buffer<uint8_t>(device.memory(), bytes_at(table, EngramTier::kDevice, is_vision, tier));
+  pinned_ = Buffer<uint8_t>(device.staging(), bytes_at(table, EngramTier::kPinned, is_vision, tier));
   TRY(device.status());
   Uploader uploader(device);
-  uint8_t *next = uploaded->memory_.data(), *next_pinned = uploaded->pinned_.data();
+  uint8_t *next = memory_.data(), *next_pinned = pinned_.data();
   for (const WeightRow& row : table) {
-    const EngramTier place = place_of(row, tier);
+    const EngramTier place = place_of(row, is_vision, tier);
     if (place == EngramTier::kFiles) continue;
     const std::span<const uint8_t> bytes = bytes_of(weights, row);
     TRY(check_scales(row, bytes));
@@ -98,7 +96,19 @@ Result<std::unique_ptr<DeviceWeights>> DeviceWeights::upload(const ModelWeights&
     std::visit([&](auto view) { *view = reinterpret_cast<std::remove_reference_t<decltype(*view)>>(to); }, row.view);
     to += round_up<int64_t>(row.size_bytes(), kAlignment);
   }
-  TRY(device.wait());
+  return device.wait();
+}
+
+Result<std::unique_ptr<DeviceWeights>> DeviceWeights::upload(const ModelWeights& weights, Device& device,
+                                                             EngramTier tier) {
+  auto uploaded = std::make_unique<DeviceWeights>();
+  TRY(uploaded->bring(weights, device, false, tier));
+  return uploaded;
+}
+
+Result<std::unique_ptr<DeviceWeights>> DeviceWeights::upload_vision(const ModelWeights& weights, Device& device) {
+  auto uploaded = std::make_unique<DeviceWeights>();
+  TRY(uploaded->bring(weights, device, true, EngramTier::kFiles));
   return uploaded;
 }
 

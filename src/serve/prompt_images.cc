@@ -85,7 +85,9 @@ Refusal PromptImages::place(const std::vector<const ImageSource*>& sources, std:
   std::vector<ImageSpanRows> spans;
   {
     const std::lock_guard lock(embedding_);
-    spans = embedder_->embed(decoded, {&pool_, &scratch_});
+    auto embedded = embedder_->embed(decoded, &pool_);
+    if (!embedded.ok()) return request_error_of(embedded.status());
+    spans = std::move(embedded).value();
   }
   const ModelConfig& config = model_.weights->config();
   auto placed = place_images(out.tokens, config.image_token_id, spans, config.hidden);

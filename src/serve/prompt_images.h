@@ -40,9 +40,8 @@ class PromptImages {
 
   const LoadedModel& model_;
   std::optional<ImageEmbedder> embedder_;
-  std::mutex embedding_;  // guards the pool and the scratch
+  std::mutex embedding_;  // guards the pool and the embedder
   ThreadPool pool_;
-  Scratch scratch_;
 };
 
 }  // namespace deepinfer

@@ -68,9 +68,8 @@ Result<std::vector<RgbImage>> images_of(const SafetensorsFile& file, const std::
 
 Status place(const LoadedModel& model, const Target& target, std::span<const RgbImage> images, ThreadPool& pool,
              ExactPrompt& prompt) {
-  ASSIGN_OR_RETURN(const ImageEmbedder embedder, ImageEmbedder::create(*model.weights, target));
-  Scratch scratch;
-  const auto spans = embedder.embed(images, {&pool, &scratch});
+  ASSIGN_OR_RETURN(ImageEmbedder embedder, ImageEmbedder::create(*model.weights, target));
+  ASSIGN_OR_RETURN(const auto spans, embedder.embed(images, &pool));
   const ModelConfig& config = model.weights->config();
   ASSIGN_OR_RETURN(PlacedImages placed, place_images(prompt.tokens, config.image_token_id, spans, config.hidden));
   prompt.tokens = std::move(placed.tokens);

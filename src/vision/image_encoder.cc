@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/range.h"
@@ -89,6 +90,7 @@ Result<ImageEncoder> ImageEncoder::create(const ImageEncoderConfig& config, Imag
   ASSIGN_OR_RETURN(k.gated_silu, resolve("gated_silu", gated_silu_rows(), target));
   ASSIGN_OR_RETURN(k.gelu, resolve("gelu", gelu_rows(), target));
   ASSIGN_OR_RETURN(k.residual, resolve("residual", residual_rows(), target));
+  ASSIGN_OR_RETURN(k.cells, resolve("vision_cells", vision_cells_rows(), target));
   return ImageEncoder(config, std::move(weights), k);
 }
 
@@ -104,8 +106,13 @@ struct ImageEncoder::Pass {
   Activations take(int64_t rows, int64_t width) const {
     return {context.scratch->take<bf16>(rows * width), {rows, width}};
   }
+  Device& device() const { return context.device ? *context.device : host_device(); }
   void show(std::string_view name, const Activations& rows) const {
-    if (tap) tap(name, rows);
+    if (!tap) return;
+    if (device().is_host()) return tap(name, rows);
+    Buffer<bf16> copy(rows.num_elements());
+    device().copy(copy.data(), rows.data, copy.size_bytes());
+    if (device().wait().ok()) tap(name, Activations{copy.data(), rows.size});
   }
 };
 
@@ -166,79 +173,144 @@ ImageRows ImageEncoder::project(const Pass& pass, const Canvas& canvas, const Ra
                    canvas.digest};
   const Activations cells = pass.take(num_cells, config_.hidden * ratio * ratio),
                     inner = pass.take(num_cells, config_.model_hidden);
-  const View<const bf16, dim::rows, dim::hidden> tower = pass.x.rows(patches.begin, patches.end);
-  write_cells(tower, {canvas.plan.patch_rows(patch_size), canvas.plan.patch_columns(patch_size)}, ratio,
-              {cells.data, cells.size});
+  kernels_.cells(pass.context, {.patches = pass.x.rows(patches.begin, patches.end),
+                                .grid_rows = canvas.plan.patch_rows(patch_size),
+                                .grid_columns = canvas.plan.patch_columns(patch_size),
+                                .ratio = ratio,
+                                .out = {cells.data, cells.size}});
   kernels_.linear(
       pass.context,
       {.x = as_input(cells), .weight = weights_.aligner_w1, .bias = weights_.aligner_w1_bias, .out = as_output(inner)});
   kernels_.gelu(pass.context, {.x = {inner.data, inner.size}});
-  const Activations rows(result.rows.data(), {num_cells, config_.model_hidden});
+  const Activations rows = pass.device().is_host() ? Activations(result.rows.data(), {num_cells, config_.model_hidden})
+                                                   : pass.take(num_cells, config_.model_hidden);
   kernels_.linear(
       pass.context,
       {.x = as_input(inner), .weight = weights_.aligner_w2, .bias = weights_.aligner_w2_bias, .out = as_output(rows)});
   pass.show("aligner_out", rows);
+  pass.device().copy(result.rows.data(), rows.data, result.rows.size_bytes());
   return result;
+}
+
+namespace {
+
+// Rows that the host makes and ops read: written in place on the host, else beside the device's and brought over.
+template <typename T, typename... Dims>
+class FromHost {
+ public:
+  FromHost(Device& device, View<T, Dims...> rows)
+      : device_(device), rows_(rows), beside_(device.is_host() ? 0 : rows.num_elements()) {}
+  View<T, Dims...> view() { return {device_.is_host() ? rows_.data : beside_.data(), rows_.size}; }
+  void bring() { device_.copy(rows_.data, view().data, rows_.num_elements() * static_cast<int64_t>(sizeof(T))); }
+
+ private:
+  Device& device_;
+  View<T, Dims...> rows_;
+  Buffer<T> beside_;
+};
+
+}  // namespace
+
+// Angles of every patch, and the patches through the embedding into the residual stream.
+void ImageEncoder::embed_patches(const Pass& pass, std::span<const Canvas* const> canvases) const {
+  Scratch& scratch = *pass.context.scratch;
+  const Scratch::Frame frame(scratch);
+  const int64_t patch_size = config_.plan.patch_size, patch_inputs = 3 * patch_size * patch_size,
+                num_patches = pass.x.size[0];
+  const View<bf16, dim::patches, dim::in> inputs(scratch.take<bf16>(num_patches * patch_inputs),
+                                                 {num_patches, patch_inputs});
+  FromHost patches(pass.device(), inputs);
+  FromHost cos(pass.device(), pass.cos), sin(pass.device(), pass.sin);
+  for (size_t i = 0; i < canvases.size(); ++i) {
+    const ImagePlan& plan = canvases[i]->plan;
+    const auto [begin, end] = pass.images[i];
+    write_patches(canvases[i]->image, patch_size, patches.view().rows(begin, end));
+    vision_rope_angles(plan.patch_rows(patch_size), plan.patch_columns(patch_size), config_.rope_theta,
+                       cos.view().rows(begin, end), sin.view().rows(begin, end));
+  }
+  patches.bring();
+  cos.bring();
+  sin.bring();
+  kernels_.linear(pass.context, {.x = {inputs.data, inputs.size},
+                                 .weight = weights_.patch_embed,
+                                 .bias = weights_.patch_embed_bias,
+                                 .out = as_output(pass.x)});
 }
 
 void ImageEncoder::encode_pass(std::span<const Canvas* const> canvases, const ExecutionContext& context,
                                const ImageEncoderTap& tap, std::vector<ImageRows>& out) const {
-  const Scratch::Frame frame(*context.scratch);
-  const int64_t patch_size = config_.plan.patch_size, patch_inputs = 3 * patch_size * patch_size,
-                pairs = config_.hidden / config_.num_heads / 2;
+  Scratch& scratch = *context.scratch;
+  const Scratch::Frame frame(scratch);
+  const int64_t pairs = config_.hidden / config_.num_heads / 2;
   std::vector<Range> images;
   for (const Canvas* canvas : canvases) {
     const int64_t begin = images.empty() ? 0 : images.back().end;
-    images.push_back({begin, begin + canvas->plan.patch_rows(patch_size) * canvas->plan.patch_columns(patch_size)});
+    images.push_back({begin, begin + num_patches(*canvas)});
   }
-  const int64_t num_patches = images.back().end;
-  Scratch& scratch = *context.scratch;
+  const int64_t patches = images.back().end;
   const Pass pass{context,
                   tap,
                   images,
-                  {scratch.take<bf16>(num_patches * config_.hidden), {num_patches, config_.hidden}},
-                  {scratch.take<float>(num_patches * pairs), {num_patches, pairs}},
-                  {scratch.take<float>(num_patches * pairs), {num_patches, pairs}}};
-  {
-    const Scratch::Frame inputs_frame(scratch);
-    const View<bf16, dim::patches, dim::in> inputs(scratch.take<bf16>(num_patches * patch_inputs),
-                                                   {num_patches, patch_inputs});
-    for (size_t i = 0; i < canvases.size(); ++i) {
-      const ImagePlan& plan = canvases[i]->plan;
-      write_patches(canvases[i]->image, patch_size, inputs.rows(images[i].begin, images[i].end));
-      vision_rope_angles(plan.patch_rows(patch_size), plan.patch_columns(patch_size), config_.rope_theta,
-                         pass.cos.rows(images[i].begin, images[i].end), pass.sin.rows(images[i].begin, images[i].end));
-    }
-    kernels_.linear(context, {.x = {inputs.data, inputs.size},
-                              .weight = weights_.patch_embed,
-                              .bias = weights_.patch_embed_bias,
-                              .out = as_output(pass.x)});
-  }
+                  {scratch.take<bf16>(patches * config_.hidden), {patches, config_.hidden}},
+                  {scratch.take<float>(patches * pairs), {patches, pairs}},
+                  {scratch.take<float>(patches * pairs), {patches, pairs}}};
+  embed_patches(pass, canvases);
   run_tower(pass);
   for (size_t i = 0; i < canvases.size(); ++i) out.push_back(project(pass, *canvases[i], images[i]));
 }
 
-std::vector<ImageRows> ImageEncoder::encode(std::span<const Canvas* const> canvases, const ExecutionContext& context,
-                                            const ImageEncoderTap& tap) const {
-  std::vector<ImageRows> out;
-  const int64_t patch_area = config_.plan.patch_size * config_.plan.patch_size;
+int64_t ImageEncoder::num_patches(const Canvas& canvas) const {
+  return canvas.plan.patch_rows(config_.plan.patch_size) * canvas.plan.patch_columns(config_.plan.patch_size);
+}
+
+// At least one canvas, then as many as fit.
+size_t ImageEncoder::end_of_pass(std::span<const Canvas* const> canvases, size_t begin) const {
+  size_t end = begin;
+  for (int64_t patches = 0; end < canvases.size(); ++end) {
+    patches += num_patches(*canvases[end]);
+    if (patches > kPatchesPerPass && end > begin) break;
+  }
+  return end;
+}
+
+int64_t ImageEncoder::scratch_bytes(std::span<const Canvas* const> canvases) const {
+  const ImageEncoderConfig& c = config_;
+  const int64_t bf16_bytes = static_cast<int64_t>(sizeof(bf16)),
+                area = c.plan.downsample_ratio * c.plan.downsample_ratio;
+  const int64_t per_patch =
+      bf16_bytes * (c.hidden + std::max(3 * c.plan.patch_size * c.plan.patch_size, 6 * c.hidden + 3 * c.inner)) +
+      static_cast<int64_t>(sizeof(float)) * c.hidden / c.num_heads;
+  const int64_t per_cell = bf16_bytes * (c.hidden * area + 2 * c.model_hidden);
+  int64_t largest = 0;
   for (size_t begin = 0; begin < canvases.size();) {
-    size_t end = begin;
-    for (int64_t num_patches = 0; end < canvases.size(); ++end) {
-      const ImagePlan& plan = canvases[end]->plan;
-      num_patches += plan.canvas_width * plan.canvas_height / patch_area;
-      if (num_patches > kPatchesPerPass && end > begin) break;
+    const size_t end = end_of_pass(canvases, begin);
+    int64_t patches = 0, cells = 0;
+    for (; begin < end; ++begin) {
+      patches += num_patches(*canvases[begin]);
+      cells = std::max(cells, canvases[begin]->plan.grid_rows * canvases[begin]->plan.grid_columns);
     }
+    largest = std::max(largest, patches * per_patch + cells * per_cell);
+  }
+  return largest;
+}
+
+Result<std::vector<ImageRows>> ImageEncoder::encode(std::span<const Canvas* const> canvases,
+                                                    const ExecutionContext& context, const ImageEncoderTap& tap) const {
+  std::vector<ImageRows> out;
+  for (size_t begin = 0; begin < canvases.size();) {
+    const size_t end = end_of_pass(canvases, begin);
     encode_pass(canvases.subspan(begin, end - begin), context, tap, out);
     begin = end;
   }
+  if (context.device) TRY(context.device->wait());
   return out;
 }
 
-ImageRows encode_image(const RgbImage& image, const ImageEncoder& encoder, const ExecutionContext& context) {
+Result<ImageRows> encode_image(const RgbImage& image, const ImageEncoder& encoder, const ExecutionContext& context) {
   const Canvas canvas = make_canvas(image, encoder.config().plan);
   const Canvas* const canvases[] = {&canvas};
-  return std::move(encoder.encode(canvases, context)[0]);
+  ASSIGN_OR_RETURN(auto rows, encoder.encode(canvases, context));
+  return std::move(rows[0]);
 }
 
 }  // namespace deepinfer

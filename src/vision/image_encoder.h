@@ -2,7 +2,8 @@
 // The vision tower: canvases to image rows of the language model's width. Patches, a bidirectional transformer with
 // two-axis rotary positions, and the projector (dspark-vision.md 3.3-3.5; rounding points of model.md 9.10). Images
 // never see each other, so a row's bits depend on its own canvas alone, whatever else is in the call and however many
-// threads run it. Thread: one caller at a time per execution context.
+// threads run it. On a device the weights and the context's scratch lie in its memory; pixels go there and rows come
+// back, everything between stays. Thread: one caller at a time per execution context.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/vision_activation/vision_activation.h"
 #include "kernels/vision_attention/vision_attention.h"
+#include "kernels/vision_cells/vision_cells.h"
 #include "kernels/vision_rope/vision_rope.h"
 #include "tensor/bfloat16.h"
 #include "tensor/buffer.h"
@@ -37,7 +39,8 @@ struct ImageEncoderConfig {
   int64_t model_hidden = 5120;  // width of the language model = of the image rows
 };
 
-// Borrowed views of the checkpoint's tensors, bf16 as stored; the owner keeps them alive as long as the encoder.
+// Borrowed views of the checkpoint's tensors, bf16 as stored, in the memory of the target; the owner keeps them alive
+// as long as the encoder.
 struct ImageEncoderLayerWeights {
   Bf16Vector norm1, norm2;  // [hidden]
   Bf16Matrix wqkv;          // [3 hidden, hidden], rows: q, k, v
@@ -69,7 +72,7 @@ struct ImageRows {
 };
 
 // Sees the activations on the way: "patch_embed", then "attn" and "block" per layer, "vit_out" (all images of a pass,
-// one under the other), "aligner_out" (per image).
+// one under the other), "aligner_out" (per image). Of a device it is shown copies: for tests.
 using ImageEncoderTap = std::function<void(std::string_view name, View<const bf16, dim::rows, dim::hidden> rows)>;
 
 class ImageEncoder {
@@ -79,9 +82,11 @@ class ImageEncoder {
                                      const Target& target);
 
   // One result per canvas, in order; canvases must have been made with this config's plan. Images share the weights'
-  // passes through memory, up to kPatchesPerPass patches at a time.
-  std::vector<ImageRows> encode(std::span<const Canvas* const> canvases, const ExecutionContext& context,
-                                const ImageEncoderTap& tap = nullptr) const;
+  // passes through memory, up to kPatchesPerPass patches at a time. Errors: the device's first fault.
+  Result<std::vector<ImageRows>> encode(std::span<const Canvas* const> canvases, const ExecutionContext& context,
+                                        const ImageEncoderTap& tap = nullptr) const;
+  // Working memory of the largest pass that these canvases take; what a row of linear() takes for itself not counted.
+  int64_t scratch_bytes(std::span<const Canvas* const> canvases) const;
 
   const ImageEncoderConfig& config() const { return config_; }
 
@@ -95,12 +100,16 @@ class ImageEncoder {
     Kernel<GatedSiluParams> gated_silu;
     Kernel<GeluParams> gelu;
     Kernel<ResidualParams> residual;
+    Kernel<VisionCellsParams> cells;
   };
   ImageEncoder(const ImageEncoderConfig& config, ImageEncoderWeights weights, const Kernels& kernels)
       : config_(config), weights_(std::move(weights)), kernels_(kernels) {}
 
+  int64_t num_patches(const Canvas& canvas) const;
+  size_t end_of_pass(std::span<const Canvas* const> canvases, size_t begin) const;
   void encode_pass(std::span<const Canvas* const> canvases, const ExecutionContext& context, const ImageEncoderTap& tap,
                    std::vector<ImageRows>& out) const;
+  void embed_patches(const Pass& pass, std::span<const Canvas* const> canvases) const;
   void run_tower(const Pass& pass) const;
   void run_attention(const Pass& pass, const ImageEncoderLayerWeights& layer) const;
   void run_mlp(const Pass& pass, const ImageEncoderLayerWeights& layer) const;
@@ -114,6 +123,6 @@ class ImageEncoder {
 inline constexpr int64_t kPatchesPerPass = 16384;  // bounds the activations: about 0.4 GB at the released widths
 
 // Decoded image to rows in one call.
-ImageRows encode_image(const RgbImage& image, const ImageEncoder& encoder, const ExecutionContext& context);
+Result<ImageRows> encode_image(const RgbImage& image, const ImageEncoder& encoder, const ExecutionContext& context);
 
 }  // namespace deepinfer

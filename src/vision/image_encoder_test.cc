@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "tensor/safetensors.h"
+#include "tensor/second_heap.h"
 #include "vision/test_image.h"
 
 namespace deepinfer {
@@ -146,7 +147,7 @@ TEST(ImageEncoder, EqualsTheReferenceOnTheGoldenImages) {
       const Canvas* const canvases[] = {&canvas};
       const std::string prefix = "img" + std::to_string(k) + ".";
       std::map<std::string, int> num_seen;
-      encoder.encode(
+      const auto rows = encoder.encode(
           canvases, machine.context(), [&](std::string_view tap, View<const bf16, dim::rows, dim::hidden> rows) {
             std::string name(tap);
             if (tap == "attn" || tap == "block")
@@ -156,6 +157,7 @@ TEST(ImageEncoder, EqualsTheReferenceOnTheGoldenImages) {
             RecordProperty(prefix + name, std::to_string(difference));
             EXPECT_LE(difference, name == "patch_embed" ? 0.0 : 0.01) << prefix << name << " at " << to_string(level);
           });
+      EXPECT_TRUE(rows.ok()) << rows.status().message();
     }
   }
 }
@@ -175,7 +177,7 @@ TEST(ImageEncoder, GivesTheSameBitsForAnyBatchThreadCountAndLevel) {
   std::vector<ImageRows> alone;
   for (const Canvas& canvas : canvases) {
     const Canvas* const single[] = {&canvas};
-    alone.push_back(std::move(ref.encode(single, one.context())[0]));
+    alone.push_back(std::move(ref.encode(single, one.context()).value()[0]));
   }
   const std::vector<size_t> orders[] = {{0, 1, 2, 3, 4}, {4, 2, 0, 3, 1, 2}, {1, 1, 1}};
   for (const auto& order : orders)
@@ -183,16 +185,99 @@ TEST(ImageEncoder, GivesTheSameBitsForAnyBatchThreadCountAndLevel) {
       for (Machine* machine : {&one, &three}) {
         std::vector<const Canvas*> batch;
         for (const size_t i : order) batch.push_back(&canvases[i]);
-        const auto rows = encoder->encode(batch, machine->context());
+        const auto encoded = encoder->encode(batch, machine->context());
+        const std::vector<ImageRows>& rows = encoded.value();
         ASSERT_EQ(rows.size(), order.size());
         for (size_t i = 0; i < order.size(); ++i) EXPECT_TRUE(same_bits(rows[i], alone[order[i]])) << order[i];
       }
 }
 
+// Every tensor of the tower in a device's memory.
+class WeightsOn {
+ public:
+  WeightsOn(Device& device, ImageEncoderWeights weights) : device_(device), weights_(std::move(weights)) {
+    bring(weights_.patch_embed), bring(weights_.patch_embed_bias), bring(weights_.norm);
+    for (ImageEncoderLayerWeights& layer : weights_.layers) {
+      for (Bf16Vector* v : {&layer.norm1, &layer.norm2, &layer.wqkv_bias, &layer.wo_bias}) bring(*v);
+      for (Bf16Matrix* m : {&layer.wqkv, &layer.wo, &layer.w1, &layer.w2}) bring(*m);
+    }
+    bring(weights_.aligner_w1), bring(weights_.aligner_w1_bias);
+    bring(weights_.aligner_w2), bring(weights_.aligner_w2_bias);
+  }
+  const ImageEncoderWeights& get() const { return weights_; }
+
+ private:
+  void bring(Bf16Matrix& m) { m.data = copy(m.data, m.out * m.in); }
+  void bring(Bf16Vector& v) { v.data = copy(v.data, v.size); }
+  const bf16* copy(const bf16* from, int64_t size) {
+    Buffer<bf16>& to = copies_.emplace_back(device_.memory(), size);
+    device_.copy(to.data(), from, to.size_bytes());
+    return to.data();
+  }
+  Device& device_;
+  ImageEncoderWeights weights_;
+  std::vector<Buffer<bf16>> copies_;
+};
+
+std::vector<Canvas> odd_canvases() {
+  std::vector<Canvas> canvases;
+  for (const int k : {0, 1, 2}) canvases.push_back(golden_canvas(k));
+  canvases.push_back(make_canvas(make_test_image(300, 20, 5), model_a_plan_config()));
+  return canvases;
+}
+
+std::vector<ImageRows> encode_on(Device& device, const Target& target, std::span<const Canvas> canvases,
+                                 const ImageEncoderTap& tap = nullptr) {
+  const WeightsOn weights(device, model_a().weights());
+  const auto encoder = ImageEncoder::create(ModelA::config(), weights.get(), target);
+  EXPECT_TRUE(encoder.ok()) << encoder.status().message();
+  Scratch scratch(device.memory());
+  std::vector<const Canvas*> batch;
+  for (const Canvas& canvas : canvases) batch.push_back(&canvas);
+  auto rows = encoder.value().encode(batch, {.scratch = &scratch, .device = &device}, tap);
+  EXPECT_TRUE(rows.ok()) << rows.status().message();
+  return std::move(rows).value();
+}
+
+std::vector<ImageRows> encode_on_host(std::span<const Canvas> canvases) {
+  Machine machine(2);
+  std::vector<const Canvas*> batch;
+  for (const Canvas& canvas : canvases) batch.push_back(&canvas);
+  return std::move(make_encoder(machine_cpu_level()).encode(batch, machine.context()).value());
+}
+
+TEST(ImageEncoder, OnADeviceWithMemoryOfItsOwnItGivesTheBitsOfTheHost) {
+  const auto canvases = odd_canvases();
+  const auto host = encode_on_host(canvases);
+  SecondHeap heap;
+  const auto apart = encode_on(heap, {Backend::kCpu, machine_cpu_level()}, canvases);
+  ASSERT_EQ(apart.size(), host.size());
+  for (size_t i = 0; i < host.size(); ++i) EXPECT_TRUE(same_bits(apart[i], host[i])) << i;
+}
+
+TEST(ImageEncoder, OnAGpuItGivesTheBitsOfTheHostAndOnTensorCoresStaysNearTheReference) {
+  auto gpu = open_cuda_device();
+  if (!gpu.ok()) GTEST_SKIP() << gpu.status().message();
+  const auto canvases = odd_canvases();
+  const auto host = encode_on_host(canvases);
+  const auto device = encode_on(*gpu.value(), {Backend::kCuda}, canvases);
+  ASSERT_EQ(device.size(), host.size());
+  for (size_t i = 0; i < host.size(); ++i) EXPECT_TRUE(same_bits(device[i], host[i])) << i;
+  size_t image = 0;
+  encode_on(*gpu.value(), {.backend = Backend::kCuda, .is_exact = false}, std::span(canvases).first(3),
+            [&](std::string_view tap, View<const bf16, dim::rows, dim::hidden> rows) {
+              if (tap != "aligner_out") return;
+              const std::string name = "img" + std::to_string(image++) + ".aligner_out";
+              EXPECT_LE(relative_rms(floats(rows), golden().floats(name).value()), 0.01) << name;
+            });
+  EXPECT_EQ(image, 3u);
+}
+
 TEST(ImageEncoder, RowsFitThePlannedSpan) {
   Machine machine(1);
   const ImageEncoder encoder = make_encoder(machine_cpu_level());
-  const ImageRows rows = encode_image(make_test_image(48, 100, 0), encoder, machine.context());
+  const auto encoded = encode_image(make_test_image(48, 100, 0), encoder, machine.context());
+  const ImageRows& rows = encoded.value();
   const ImagePlan plan = plan_image(48, 100, model_a_plan_config());
   EXPECT_EQ(rows.grid_rows, plan.grid_rows);
   EXPECT_EQ(rows.grid_columns, plan.grid_columns);

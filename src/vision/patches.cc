@@ -30,20 +30,4 @@ void write_patches(const RgbImage& canvas, int64_t patch_size, View<bf16, dim::p
   }
 }
 
-void write_cells(View<const bf16, dim::rows, dim::hidden> patches, PatchGrid grid, int64_t ratio,
-                 View<bf16, dim::rows, dim::in> out) {
-  const int64_t hidden = patches.size[1], cell_columns = ceil_div(grid.columns, ratio);
-  CHECK(patches.size[0] == grid.rows * grid.columns && out.size[1] == hidden * ratio * ratio);
-  CHECK(out.size[0] == ceil_div(grid.rows, ratio) * cell_columns);
-  for (int64_t cell = 0; cell < out.size[0]; ++cell)
-    for (int64_t y = 0; y < ratio; ++y)
-      for (int64_t x = 0; x < ratio; ++x) {
-        const int64_t row = cell / cell_columns * ratio + y, column = cell % cell_columns * ratio + x;
-        const bf16* patch =
-            row < grid.rows && column < grid.columns ? patches.row(row * grid.columns + column) : nullptr;
-        bf16* to = out.row(cell) + y * ratio + x;
-        for (int64_t c = 0; c < hidden; ++c) to[c * ratio * ratio] = patch ? patch[c] : bf16{0};
-      }
-}
-
 }  // namespace deepinfer

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The stages of an image: the canvas of a 1080p picture, the attention core and the whole tower at the released
-// widths with random weights (two layers measured; the released model has 32).
+// widths with random weights (two layers measured; the released model has 32). With `--set backend=cuda` whole images
+// through all 32 layers: on a GPU, pixels there and rows back, and on the host.
 #include <fmt/format.h>
 
 #include <vector>
@@ -14,11 +15,18 @@ using namespace bench_ops;
 
 namespace {
 
-// Weights of the released shapes from one pool of random numbers: speed does not depend on values.
+Buffer<bf16> small_random_values(int64_t size) {
+  Buffer<bf16> values = random_values(size, 5);
+  for (bf16& v : values) v = to_bf16(to_float(v) * 0.03f);
+  return values;
+}
+
+// Weights of the released shapes from one pool of random numbers: speed does not depend on values. On a device each
+// tensor has a place of its own, as the model's have.
 class RandomWeights {
  public:
-  explicit RandomWeights(const ImageEncoderConfig& c) : values_(random_values(largest(c), 5)) {
-    for (bf16& v : values_) v = to_bf16(to_float(v) * 0.03f);
+  explicit RandomWeights(const ImageEncoderConfig& c, Device& device = host_device())
+      : values_(small_random_values(largest(c))), device_(device) {
     weights_.patch_embed = matrix(c.hidden, 3 * c.plan.patch_size * c.plan.patch_size);
     weights_.patch_embed_bias = vector(c.hidden);
     for (int64_t i = 0; i < c.num_layers; ++i)
@@ -35,9 +43,17 @@ class RandomWeights {
 
  private:
   static int64_t largest(const ImageEncoderConfig& c) { return c.model_hidden * c.hidden * 9; }
-  Bf16Matrix matrix(int64_t out, int64_t in) const { return {values_.data(), out, in}; }
-  Bf16Vector vector(int64_t size) const { return {values_.data(), size}; }
+  const bf16* place(int64_t size) {
+    if (device_.is_host()) return values_.data();
+    Buffer<bf16>& there = there_.emplace_back(device_.memory(), size);
+    device_.copy(there.data(), values_.data(), there.size_bytes());
+    return there.data();
+  }
+  Bf16Matrix matrix(int64_t out, int64_t in) { return {place(out * in), out, in}; }
+  Bf16Vector vector(int64_t size) { return {place(size), size}; }
   Buffer<bf16> values_;
+  Device& device_;
+  std::vector<Buffer<bf16>> there_;
   ImageEncoderWeights weights_;
 };
 
@@ -84,7 +100,7 @@ void bench_tower(Machine& machine, double peak, const Canvas& canvas, BenchRepor
   auto encoder = ImageEncoder::create(config, weights.get(), {Backend::kCpu, machine.level});
   CHECK(encoder.ok());
   const Canvas* const canvases[] = {&canvas};
-  const double seconds = median_seconds(1, [&] { encoder.value().encode(canvases, machine.context); });
+  const double seconds = median_seconds(1, [&] { CHECK(encoder.value().encode(canvases, machine.context).ok()); });
   report.add({.name = fmt::format("tower of 2 layers and projector, {}x{}", canvas.image.width, canvas.image.height),
               .value = encoder_flops(config, canvas.plan) / seconds / 1e9,
               .unit = "GFLOP/s",
@@ -93,10 +109,51 @@ void bench_tower(Machine& machine, double peak, const Canvas& canvas, BenchRepor
               .note = fmt::format("{:.2f} s, {} tokens", seconds, canvas.plan.num_tokens)});
 }
 
+// One image at a time, as a request brings it. `peer_ms` is the host's, or 0.
+double bench_image(const Canvas& canvas, const Target& target, const ExecutionContext& context,
+                   const std::string& where, double peer_ms, BenchReport& report) {
+  const ImageEncoderConfig config;
+  const RandomWeights weights(config, context.device ? *context.device : host_device());
+  const auto encoder = ImageEncoder::create(config, weights.get(), target);
+  CHECK(encoder.ok());
+  const Canvas* const canvases[] = {&canvas};
+  const double seconds =
+      median_seconds(context.device ? 5 : 1, [&] { CHECK(encoder.value().encode(canvases, context).ok()); });
+  report.add({.name = fmt::format("image {}x{}, 32 layers, {}", canvas.image.width, canvas.image.height, where),
+              .value = 1e3 * seconds,
+              .unit = "ms",
+              .peer_name = peer_ms > 0 ? "the host" : "",
+              .peer = peer_ms,
+              .note = fmt::format("{} tokens, {:.1f} TFLOP/s", canvas.plan.num_tokens,
+                                  encoder_flops(config, canvas.plan) / seconds / 1e12)});
+  return 1e3 * seconds;
+}
+
+Status bench_images(Machine& machine, bool is_quick, BenchReport& report) {
+  ASSIGN_OR_RETURN(const auto device, open_cuda_device());
+  Scratch scratch(device->memory());
+  const ExecutionContext there{.scratch = &scratch, .device = device.get()};
+  for (const auto& [width, height] : {std::pair<int64_t, int64_t>{448, 336}, {1024, 768}, {1920, 1080}}) {
+    const Canvas canvas = make_canvas(make_test_image(width, height, 0), {});
+    const bool is_small = width == 448;
+    const double host_ms =
+        is_small ? bench_image(canvas, {Backend::kCpu, machine.level}, machine.context,
+                               fmt::format("the host, {} threads", machine.context.num_threads()), 0, report)
+                 : 0;
+    bench_image(canvas, {Backend::kCuda}, there, "GPU, exact rows", host_ms, report);
+    bench_image(canvas, {.backend = Backend::kCuda, .is_exact = false}, there, "GPU, tensor cores", host_ms, report);
+    TRY(device->status());
+    if (is_quick) break;
+  }
+  return {};
+}
+
 }  // namespace
 
 Status bench_vision(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
+  const auto backend = options.extra.find("backend");
+  if (backend != options.extra.end() && backend->second == "cuda") return bench_images(machine, options.quick, report);
   const double peak = measure_fma_peak(machine.level).flops * machine.context.num_threads();
   const int64_t width = options.quick ? 320 : 1920, height = options.quick ? 180 : 1080;
   const RgbImage image = make_test_image(width, height, 0);

@@ -243,7 +243,9 @@ TEST(VisionG1, TheEncoderStaysNearTheRecomputation) {
   const auto encoder = ImageEncoder::create(config, w, {Backend::kCpu, machine_cpu_level()});
   ASSERT_TRUE(encoder.ok()) << encoder.status().message();
   Scratch scratch;
-  const ImageRows rows = encode_image(make_image(), encoder.value(), {nullptr, &scratch});
+  const auto encoded = encode_image(make_image(), encoder.value(), {nullptr, &scratch});
+  ASSERT_TRUE(encoded.ok()) << encoded.status().message();
+  const ImageRows& rows = encoded.value();
   const Doubles want = project(t, run_tower(t, make_patches()));
   ASSERT_EQ(rows.rows.size(), static_cast<int64_t>(want.size()));
   double error = 0, total = 0;
