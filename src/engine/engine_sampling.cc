@@ -230,7 +230,10 @@ Status run_sampling(State& state, StepContext& step) {
   state.draft_columns.clear();
   bool is_picked = false;
   if (state.device_sampler) { ASSIGN_OR_RETURN(is_picked, pick_on_device(state, step)); }
-  if (!is_picked) TRY(pick_on_host(state, step));
+  if (!is_picked) {
+    state.num_host_picks += state.device_sampler != nullptr;
+    TRY(pick_on_host(state, step));
+  }
   if (state.spans) {
     TRY(state.device->wait());
     const DeviceSpan span = state.spans->last();

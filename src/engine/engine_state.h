@@ -81,6 +81,7 @@ struct Engine::State {
   std::vector<BatchSequence> batch_sequences;  // the same
   int64_t num_draft_logits_rows = 0;
   const float* draft_logits = nullptr;
+  int64_t num_host_picks = 0;          // steps that the host's sampler served, though there is one on the device
   std::vector<int32_t> draft_columns;  // sequences of the device's draft that the step's output has; else empty
   int64_t step_begin_ns = 0, idle_since_ns = 0;
   StepPlace place;
@@ -129,8 +130,8 @@ struct DraftRun {
 DraftRun plan_drafts(Engine::State& state, StepOutput& step);
 void cut_behind_end(Engine::State& state, const DraftRun& run);
 bool picks_rows(const Engine::State& state);
-// engine_device_picks.cc: the same without logits on the host. False: this step asks for something that only the host's
-// sampler offers.
+// engine_device_picks.cc: the same without logits on the host. False: this step asks for more than the device's tables
+// have room for.
 Result<bool> pick_on_device(Engine::State& state, StepContext& step);
 // The step has taken longer than it may: an error that says where it was stopped.
 Status check_time(const Engine::State& state);

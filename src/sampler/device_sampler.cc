@@ -12,8 +12,9 @@ namespace deepinfer {
 namespace {
 
 constexpr int64_t kVocabMax = int64_t{1} << 18;  // sums of 1,024 in the finishing block's memory
-constexpr int64_t kIdsMax = 1 << 16;             // end-of-sequence ids, stop ids, drafted tokens of a step
-constexpr int64_t kHistoryMax = 1 << 18;         // distinct tokens of all sequences with penalties
+constexpr int64_t kIdsMax = 1 << 18;             // end-of-sequence ids, stop ids, bad words, drafted tokens of a step
+constexpr int64_t kWordsMax = 1 << 16;
+constexpr int64_t kHistoryMax = 1 << 18;  // distinct tokens of all sequences with penalties
 constexpr int64_t kBiasesMax = 1 << 16;
 constexpr int64_t kEditedBytesMax = int64_t{256} << 20;
 
@@ -45,6 +46,7 @@ DeviceSampler::DeviceSampler(Device& device, const Limits& limits) : device_(dev
   ids_ = Filled<int32_t>(device, kIdsMax);
   history_ = Filled<PickHistory>(device, kHistoryMax);
   biases_ = Filled<PickBias>(device, kBiasesMax);
+  words_ = Filled<PickWord>(device, kWordsMax);
   masks_ = Filled<uint32_t>(device, edited_rows_max(limits) * ceil_div<int64_t>(limits.vocab_size, 32));
   edited_ = Buffer<float>(memory, edited_rows_max(limits) * limits.vocab_size);
   pieces_ = Buffer<PickPiece>(memory, both * kPickPieces);
@@ -65,6 +67,19 @@ bool DeviceSampler::add_ids(std::span<const TokenId> ids) {
   return std::ranges::all_of(ids, [&](TokenId id) { return ids_.add(id); });
 }
 
+bool DeviceSampler::add_bad_words(const SamplingParams& p, const TokenHistory* history, PickLaw& law) {
+  law.words_begin = static_cast<int32_t>(words_.size);
+  for (const std::vector<TokenId>& word : p.bad_words) {
+    const int32_t begin = static_cast<int32_t>(ids_.size);
+    if (!add_ids(word) || !words_.add({begin, static_cast<int32_t>(ids_.size)})) return false;
+  }
+  law.words_end = static_cast<int32_t>(words_.size);
+  law.tail_begin = static_cast<int32_t>(ids_.size);
+  if (!p.bad_words.empty() && !add_ids(history->tail())) return false;
+  law.tail_end = static_cast<int32_t>(ids_.size);
+  return true;
+}
+
 bool DeviceSampler::add_lists(const SamplingParams& p, const TokenHistory* history, PickLaw& law) {
   law.eos_begin = static_cast<int32_t>(ids_.size);
   if (!add_ids(p.eos_ids)) return false;
@@ -80,16 +95,15 @@ bool DeviceSampler::add_lists(const SamplingParams& p, const TokenHistory* histo
     for (const TokenHistory::Entry& entry : history->entries())
       if (entry.id >= 0 && !history_.add({entry.id, entry.num_outputs, entry.is_in_prompt})) return false;
   law.history_end = static_cast<int32_t>(history_.size);
-  return true;
+  return add_bad_words(p, history, law);
 }
 
 // Rows come sequence by sequence, and so do drafts: the law wanted is mostly the one used last, or the next. -1: no
-// room, or not offered.
+// room.
 int32_t DeviceSampler::law_of(const SamplingParams& p, const TokenHistory* history) {
   const size_t num = law_params_.size();
   for (size_t i = 0; i < num; ++i)
     if (const size_t at = (last_law_ + i) % num; law_params_[at] == &p) return static_cast<int32_t>(last_law_ = at);
-  if (!p.bad_words.empty()) return -1;
   PickLaw law{.seed = p.seed,
               .min_tokens = p.min_tokens,
               .choice = p.choice,
@@ -114,8 +128,8 @@ int32_t DeviceSampler::law_of(const SamplingParams& p, const TokenHistory* histo
 
 // -1: nothing to edit; -2: no room.
 int32_t DeviceSampler::place_of_edits(const PickLaw& law, bool has_mask, int64_t output_position) {
-  const bool has_edits = law.has_penalties || law.bias_end > law.bias_begin || has_mask || law.ignores_eos ||
-                         output_position < law.min_tokens;
+  const bool has_edits = law.has_penalties || law.bias_end > law.bias_begin || law.words_end > law.words_begin ||
+                         has_mask || law.ignores_eos || output_position < law.min_tokens;
   if (!has_edits) return -1;
   return num_edited_ < edited_rows_max(limits_) ? static_cast<int32_t>(num_edited_++) : -2;
 }
@@ -155,7 +169,7 @@ bool DeviceSampler::add_draft(const DraftRow& row) {
 
 bool DeviceSampler::prepare(std::span<const SampleRow> rows, std::span<const DraftRow> drafts, int64_t rows_padded,
                             int64_t drafts_padded) {
-  laws_.size = rows_.size = drafts_.size = ids_.size = history_.size = biases_.size = masks_.size = 0;
+  laws_.size = rows_.size = drafts_.size = ids_.size = history_.size = biases_.size = words_.size = masks_.size = 0;
   law_params_.clear();
   last_law_ = 0;
   num_edited_ = 0;
@@ -176,6 +190,7 @@ void DeviceSampler::upload() {
   ids_.upload(device_);
   history_.upload(device_);
   biases_.upload(device_);
+  words_.upload(device_);
   masks_.upload(device_);
 }
 
@@ -190,6 +205,7 @@ PickTables DeviceSampler::tables() {
           .ids = ids_.on_device.data(),
           .history = history_.on_device.data(),
           .biases = biases_.on_device.data(),
+          .words = words_.on_device.data(),
           .masks = masks_.on_device.data(),
           .mask_words = ceil_div<int64_t>(limits_.vocab_size, 32),
           .vocab = limits_.vocab_size,

@@ -41,7 +41,7 @@ class DeviceSampler {
   // resource_exhausted.
   static Result<std::unique_ptr<DeviceSampler>> create(Device& device, const Limits& limits);
 
-  // False: something is asked for that is not offered here (bad words, more edits than there is room for); nothing has
+  // False: more is asked for than the tables have room for (bad words of many tokens, edits of many rows); nothing has
   // changed, the host's sampler does. The tables of the step before have been read.
   // With `rows_padded` and `drafts_padded` of at least as many the last of each stands there several times, so that
   // there are few shapes; what comes of those is not read.
@@ -66,6 +66,7 @@ class DeviceSampler {
   bool add_row(const SampleRow& row);
   bool add_draft(const DraftRow& row);
   bool add_ids(std::span<const TokenId> ids);
+  bool add_bad_words(const SamplingParams& params, const TokenHistory* history, PickLaw& law);
   int32_t place_of_edits(const PickLaw& law, bool has_mask, int64_t output_position);
   PickTables tables();
   SampledToken to_token(int64_t row) const;
@@ -101,6 +102,7 @@ class DeviceSampler {
   Filled<int32_t> ids_;
   Filled<PickHistory> history_;
   Filled<PickBias> biases_;
+  Filled<PickWord> words_;
   Filled<uint32_t> masks_;
   std::vector<const SamplingParams*> law_params_;  // of laws_, in order
   size_t last_law_ = 0;

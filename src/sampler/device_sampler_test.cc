@@ -44,6 +44,16 @@ constexpr Law kLaws[] = {
        p.min_tokens = 1000, p.eos_ids = {1, 2}, p.stop_ids = {2, 40}, p.top_p = 0.9f, p.top_k = 500;
        p.top_logprobs = 3;
      }},
+    {"bad words, greedy",
+     [](SamplingParams& p) {
+       p.bad_words = {{7}, {8, 9}}, p.temperature = 0;
+     }},
+    {"bad words and everything else",
+     [](SamplingParams& p) {
+       p.bad_words = {{11}, {650}}, p.repetition_penalty = 1.2f, p.top_k = 200, p.logit_bias = {{11, 50.f}};
+       p.ignore_eos = true, p.eos_ids = {11, 12}, p.top_logprobs = 4;
+       p.logprob_source = LogprobSource::kProcessed;
+     }},
     {"ends masked",
      [](SamplingParams& p) {
        p.ignore_eos = true, p.eos_ids = {0, 1, 2, 3}, p.temperature = 0;
@@ -64,6 +74,23 @@ std::vector<float> random_logits(Rng& rng, int64_t rows, int64_t vocab) {
   return logits;
 }
 
+// Words of every length that stand before some row: up to the history's newest token, up to a draft, longer than what
+// is kept of the history; their last tokens many, so that the likeliest are among them. And some that differ in a
+// token.
+void add_bad_words(Rng& rng, int64_t vocab, Case& c) {
+  std::vector<TokenId> before(c.history.tail().begin(), c.history.tail().end());
+  before.insert(before.end(), c.drafted.begin(), c.drafted.end());
+  for (size_t end = before.size() - c.drafted.size(); end <= before.size(); ++end)
+    for (int i = 0; i < 60; ++i) {
+      const size_t length = std::min<size_t>(end, rng.below(5) == 0 ? kBadWordTokensMax - 1 : rng.below(6));
+      std::vector<TokenId> word(before.begin() + static_cast<int64_t>(end - length),
+                                before.begin() + static_cast<int64_t>(end));
+      if (length > 0 && rng.below(3) == 0) word[rng.below(length)] ^= 1;
+      word.push_back(static_cast<TokenId>(rng.below(static_cast<uint64_t>(vocab))));
+      c.params.bad_words.push_back(word);
+    }
+}
+
 std::vector<Case> make_cases(Rng& rng, int64_t vocab) {
   std::vector<Case> cases;
   const auto token = [&] {
@@ -80,6 +107,7 @@ std::vector<Case> make_cases(Rng& rng, int64_t vocab) {
       c.history.append_prompt(prompt);
       for (int i = 0; i < 30; ++i) c.history.append_output(token());
       for (int i = 0; i < 4; ++i) c.drafted.push_back(i == 3 ? c.drafted[0] : token());
+      if (!c.params.bad_words.empty()) add_bad_words(rng, vocab, c);
       if (repeat == 0) continue;
       c.mask = TokenMasks(1, vocab);
       for (int i = 0; i < 50; ++i) allow(c.mask.row(0), static_cast<TokenId>(rng.below(static_cast<uint64_t>(vocab))));
@@ -248,9 +276,20 @@ TEST(DeviceSampler, TellsRowsThatCannotBePicked) {
   EXPECT_EQ(out[1].error, SampleError::kNotFinite);
   EXPECT_EQ(out[2].error, SampleError::kNothingAllowed);
   EXPECT_EQ(out[3].error, SampleError::kNone);
-  SamplingParams words;
-  words.bad_words = {{1, 2}};
-  rows[0].params = &words;
+}
+
+// One sequence's bad words always fit; those of five with the most that a request may have do not.
+TEST(DeviceSampler, RefusesMoreBadWordsThanItHasRoomFor) {
+  auto opened = open_cuda_device();
+  if (!opened.ok()) GTEST_SKIP() << opened.status().message();
+  SamplingParams words[5];
+  for (SamplingParams& p : words) p.bad_words.assign(kBadWordsMax, std::vector<TokenId>(kBadWordTokensMax, 3));
+  const TokenHistory history;
+  std::vector<SampleRow> rows;
+  for (const SamplingParams& p : words) rows.push_back({.params = &p, .history = &history});
+  auto sampler = DeviceSampler::create(*opened.value(), {100, 5, 1, 1, 0});
+  ASSERT_TRUE(sampler.ok() && sampler.value());
+  EXPECT_TRUE(sampler.value()->prepare(std::span(rows).first(1), {}));
   EXPECT_FALSE(sampler.value()->prepare(rows, {}));
 }
 

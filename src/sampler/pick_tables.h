@@ -21,6 +21,8 @@ struct PickLaw {
   int32_t history_begin = 0, history_end = 0;           // PickTables::history
   int32_t bias_begin = 0, bias_end = 0;                 // biases
   int32_t eos_begin = 0, stop_begin = 0, stop_end = 0;  // ids: end-of-sequence ids, then further ids that end
+  int32_t tail_begin = 0, tail_end = 0;                 // ids: the newest before this step; where there are bad words
+  int32_t words_begin = 0, words_end = 0;               // words: bad words
   int32_t num_top_logprobs = -1;                        // -1: no logprobs
   uint8_t ignores_eos = 0, is_processed = 0;            // is_processed: LogprobSource::kProcessed
   uint8_t has_penalties = 0, is_greedy = 0, has_cuts = 0;
@@ -53,6 +55,10 @@ struct PickBias {
   int32_t id = 0;
   float value = 0;
 };
+// Token ids whose last is masked where the others stand before it; a range of ids.
+struct PickWord {
+  int32_t begin = 0, end = 0;
+};
 
 // One piece of a row's vocabulary.
 struct PickPiece {
@@ -83,6 +89,7 @@ struct PickTables {
   const int32_t* ids = nullptr;
   const PickHistory* history = nullptr;
   const PickBias* biases = nullptr;
+  const PickWord* words = nullptr;
   const uint32_t* masks = nullptr;
   int64_t mask_words = 0, vocab = 0;
   float* edited = nullptr;        // rows of logits after their edits

@@ -115,6 +115,25 @@ __device__ void apply_penalties(const PickTables& t, const Row& row, float* logi
   __syncthreads();
 }
 
+// The token `back` places before this row (0: right before it): of this step, then of the history. -1: there is none.
+__device__ int32_t recent(const PickTables& t, const Row& row, int back) {
+  if (back < row.num_drafted) return row.drafted[row.num_drafted - 1 - back];
+  const int at = row.law->tail_end - 1 - (back - row.num_drafted);
+  return at >= row.law->tail_begin ? t.ids[at] : -1;
+}
+
+// A thread a word; several may mask the same token.
+__device__ void apply_bad_words(const PickTables& t, const Row& row, float* logits) {
+  for (int w = row.law->words_begin + static_cast<int>(threadIdx.x); w < row.law->words_end; w += kEditThreads) {
+    const PickWord word = t.words[w];
+    const int last = word.end - 1;
+    bool stands_before = true;
+    for (int i = 0; stands_before && i < last - word.begin; ++i) stands_before = recent(t, row, i) == t.ids[last - 1 - i];
+    if (stands_before) logits[t.ids[last]] = masked_logit();
+  }
+  __syncthreads();
+}
+
 // Masks the ends, or changes nothing where no other token would be left.
 __device__ void apply_end_mask(const PickTables& t, const Row& row, float* logits) {
   __shared__ float kept[2 * kStopIdsMax];
@@ -150,6 +169,7 @@ __global__ void __launch_bounds__(kEditThreads) edit_kernel(PickTables t, PickLo
     for (int64_t v = threadIdx.x; v < t.vocab; v += kEditThreads)
       if ((row.mask[v / 32] >> (v % 32) & 1) == 0) logits[v] = masked_logit();
   __syncthreads();
+  apply_bad_words(t, row, logits);
   apply_end_mask(t, row, logits);
 }
 
