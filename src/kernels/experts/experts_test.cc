@@ -177,6 +177,47 @@ TEST_P(ExpertPlan, SortsByExpertAndKeepsTokensInOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Tokens, ExpertPlan, testing::Values(1, 37, 1500));
 
+// Choices and weights as columns of wider rows, in which other numbers stand: the plan is that of the choices alone.
+TEST(ExpertPlanOfColumns, RowsThatStandApartGiveThePlanOfRowsThatFollowEachOther) {
+  constexpr int64_t kChoices = 3, kExperts = 11, kStride = 5;
+  Rng rng(84);
+  for (const int64_t tokens : {1, 37, 1500}) {
+    std::vector<int32_t> flat, apart(static_cast<size_t>(tokens * kStride), 4);
+    const auto flat_weight = random_f32(rng, tokens * kChoices, 1.f);
+    std::vector<float> apart_weight(apart.size(), -7.f);
+    for (int64_t i = 0; i < tokens * kChoices; ++i) {
+      flat.push_back(static_cast<int32_t>(rng.below(kExperts)));
+      const size_t at = static_cast<size_t>(i / kChoices * kStride + i % kChoices);
+      apart[at] = flat.back();
+      apart_weight[at] = flat_weight[static_cast<size_t>(i)];
+    }
+    on_every_row<ExpertPlanParams>(expert_plan_rows(), [&](const auto& row, const ExecutionContext& context) {
+      struct Plan {
+        std::vector<int32_t> begin, token, assignment;
+        std::vector<float> weight;
+        bool operator==(const Plan&) const = default;
+      };
+      const auto plan_of = [&](const int32_t* expert, const float* weight, int64_t stride) {
+        const size_t all = static_cast<size_t>(tokens * kChoices);
+        Plan plan{std::vector<int32_t>(kExperts + 1), std::vector<int32_t>(all), std::vector<int32_t>(all),
+                  std::vector<float>(all)};
+        const ExpertPlanParams p{.expert = {expert, {tokens, kChoices}, {stride, 1}},
+                                 .weight = {weight, {tokens, kChoices}, {stride, 1}},
+                                 .begin = {plan.begin.data(), {kExperts + 1}},
+                                 .token = {plan.token.data(), {tokens * kChoices}},
+                                 .assignment_weight = {plan.weight.data(), {tokens * kChoices}},
+                                 .assignment = {plan.assignment.data(), {tokens, kChoices}}};
+        EXPECT_TRUE(check(p).ok()) << check(p).message();
+        row.launch(context, p);
+        return plan;
+      };
+      EXPECT_TRUE(plan_of(apart.data(), apart_weight.data(), kStride) ==
+                  plan_of(flat.data(), flat_weight.data(), kChoices))
+          << tokens << " tokens";
+    });
+  }
+}
+
 TEST(ExpertCombine, AddsInAscendingExpertOrderThenShared) {
   Rng rng(83);
   for (const int64_t hidden : {1, 31, 96, 1160}) {
