@@ -9,7 +9,7 @@
 reverse and to sort. `compare` reads two results of it, made with `--logprobs 2`: counts answers and tokens that differ. The
 first token of an answer that differs must have been close: in A the two likeliest tokens are no further apart than --gap (in
 logarithms of probability; 0, the default: nothing may differ). Behind it the two answers are different texts. With --share that
-part of the answers may differ anyhow; those that no close pair explains are counted.
+part of the answers may differ anyhow; those that no close pair explains are counted, and how many each gap of a list explains.
 """
 import argparse
 import json
@@ -48,6 +48,9 @@ def gap_at(logprobs, i):
         return None
 
 
+GAPS = (0.0625, 0.125, 0.25, 0.5, 1.0)
+
+
 def compare(a_path, b_path, gap_max, share_max):
     with open(a_path) as a, open(b_path) as b:
         ours, theirs = [json.loads(line) for line in a], [json.loads(line) for line in b]
@@ -55,6 +58,7 @@ def compare(a_path, b_path, gap_max, share_max):
         sys.exit(f"{len(ours)} answers in {a_path}, {len(theirs)} in {b_path}")
     different = tokens = equal = unexplained = 0
     widest = 0.0
+    gaps = []
     for n, (x, y) in enumerate(zip(ours, theirs)):
         if "token_ids" not in x or "token_ids" not in y:
             sys.exit(f"line {n + 1}: {json.dumps(x)[:200]} / {json.dumps(y)[:200]}")
@@ -66,11 +70,14 @@ def compare(a_path, b_path, gap_max, share_max):
             continue
         different += 1
         gap = gap_at(x.get("logprobs"), same)
+        gaps.append(float("inf") if gap is None else gap)
         if gap is None or gap > gap_max:
             unexplained += 1
             print(f"line {n + 1}, token {same}: {p[same:same + 3]} / {q[same:same + 3]}, gap {gap}")
         else:
             widest = max(widest, gap)
+    if gaps:
+        print("explained by a gap of at most: " + ", ".join(f"{g:g}: {sum(x <= g for x in gaps)}" for g in GAPS))
     print(f"{len(ours)} answers, {tokens} tokens: {different} answers differ, {equal} tokens stand before the first difference; "
           f"{unexplained} differences not explained by a gap of at most {gap_max}, widest explained {widest:.4f}")
     sys.exit(1 if unexplained and different > share_max * len(ours) else 0)

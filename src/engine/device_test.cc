@@ -228,6 +228,39 @@ SamplingParams law(uint64_t seed) {
   return p;
 }
 
+// What an answer says first becomes a bad word: the token alone, and after the two before it.
+std::vector<std::vector<TokenId>> words_of(std::span<const TokenId> answer) {
+  std::vector<std::vector<TokenId>> words;
+  for (size_t i = 0; i + 2 < answer.size(); i += 3) {
+    words.push_back({answer[i], answer[i + 1], answer[i + 2]});
+    if (i % 2 == 0) words.push_back({answer[i + 1]});
+  }
+  return words;
+}
+
+// Bad words that change every answer, sampled and greedy, with drafts: the device picks them, too.
+TEST(Device, AnswersUnderBadWordsAreTheHostsAndNeedNoStepOfIt) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  const EngineOptions options{.rows_max = 256, .logits_rows_max = 64, .lanes_max = 2, .blocks_max = 16};
+  const auto host_engine = mini_engine(options), device_engine = mini_engine(on_device(options));
+  ASSERT_TRUE(host_engine && device_engine);
+  const TokenSink keep_on = [](TokenId) { return true; };
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    GenerationRequest request{.prompt = random_prompts(host_engine->config().vocab_size, 1, 40)[0].tokens,
+                              .params = law(8 * seed + seed % 2),
+                              .max_tokens = 48};
+    const auto free = generate(*host_engine, request, keep_on);
+    ASSERT_TRUE(free.ok());
+    request.params.bad_words = words_of(free.value().tokens);
+    const auto host = generate(*host_engine, request, keep_on), device = generate(*device_engine, request, keep_on);
+    ASSERT_TRUE(host.ok() && device.ok());
+    EXPECT_NE(host.value().tokens, free.value().tokens) << seed;
+    EXPECT_EQ(device.value().tokens, host.value().tokens) << seed;
+    EXPECT_EQ(device.value().num_accepted, host.value().num_accepted) << seed;
+  }
+  EXPECT_EQ(device_engine->state().num_host_picks, 0);
+}
+
 TEST(Device, SampledAnswersWithDraftsAreTheHosts) {
   if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
   const EngineOptions options{.rows_max = 256, .logits_rows_max = 64, .lanes_max = 2, .blocks_max = 16};
@@ -257,6 +290,7 @@ TEST(Device, SampledAnswersWithDraftsAreTheHosts) {
         EXPECT_EQ(device.value().logprobs[i].likeliest, host.value().logprobs[i].likeliest) << what;
       }
     }
+    EXPECT_EQ(device_engine->state().num_host_picks, 0);
   }
 }
 
@@ -286,6 +320,45 @@ TEST(DeviceMemory, TenThousandStepsLeaveItAsItWas) {
   std::printf("device memory free at least: %ld in 6,000 steps, %ld in 10,000 more\n", static_cast<long>(before),
               static_cast<long>(after));
   EXPECT_GE(after, before - (int64_t{16} << 20));  // 128 graphs are some 200 MB
+}
+
+// Guard zones change no bit, stand while prompts and drafts run, and tell of a write behind a buffer.
+TEST(Device, GuardZonesStandAndTellOfAWriteBehindABuffer) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  EngineOptions options{.rows_max = 256, .logits_rows_max = 64, .lanes_max = 2, .blocks_max = 16};
+  const auto plain = mini_engine(on_device(options));
+  options = on_device(options);
+  options.checks_memory = true;
+  const auto guarded = mini_engine(options);
+  ASSERT_TRUE(plain && guarded);
+  const TokenSink keep_on = [](TokenId) { return true; };
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    const GenerationRequest request{
+        .prompt = random_prompts(plain->config().vocab_size, 1, 150)[0].tokens, .params = law(seed), .max_tokens = 12};
+    const auto one = generate(*plain, request, keep_on), other = generate(*guarded, request, keep_on);
+    ASSERT_TRUE(one.ok() && other.ok()) << other.status().message();
+    EXPECT_EQ(one.value().tokens, other.value().tokens);
+  }
+  Engine::State& state = guarded->state();
+  state.device->fill(reinterpret_cast<uint8_t*>(state.tails.data()) + state.tails.size_bytes() + 10, 0, 4);
+  const GenerationRequest request{.prompt = {1, 2, 3}, .params = law(0), .max_tokens = 4};
+  const auto answer = generate(*guarded, request, keep_on);
+  ASSERT_FALSE(answer.ok());
+  EXPECT_NE(answer.status().message().find("4 bytes from byte 10 behind 'compressor tails'"), std::string::npos)
+      << answer.status().message();
+}
+
+// Of a target that is not exact: with every op that has such rows on exact ones the bits are the host's.
+TEST(Device, OpsCanBePutOnExactRowsOneByOne) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  const ExactPrompt prompt = golden_prompt(golden_file("prompts.safetensors"), "p97", true);
+  EngineOptions options = on_tensor_cores(host_options());
+  options.exact_ops = {"linear", "experts", "sparse_attention", "index_scores", "stream_mix"};
+  expect_equal(run_one(*golden_engine(options), prompt), run_one(*golden_engine(host_options()), prompt), "exact ops");
+  options.exact_ops = {"linear", "no_such_op"};
+  const auto engine = Engine::open(golden_weights(), golden_token_map(), options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_NE(engine.status().message().find("there is no op no_such_op"), std::string::npos);
 }
 
 TEST(Device, EngramTablesGiveTheSameBitsWhereverTheyLie) {

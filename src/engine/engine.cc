@@ -7,6 +7,7 @@
 #include "engine/engine_state.h"
 #include "kernels/device_profile.h"
 #include "model/memory_plan.h"
+#include "tensor/guarded_device.h"
 
 namespace deepinfer {
 namespace {
@@ -30,6 +31,15 @@ Status check_options(const EngineOptions& options) {
   return {};
 }
 
+Status resolve_kernels(State& state) {
+  Target target = state.options.target;
+  ASSIGN_OR_RETURN(state.kernels, KernelTable::resolve(target));
+  if (state.options.exact_ops.empty()) return {};
+  target.is_exact = true;
+  ASSIGN_OR_RETURN(const KernelTable exact, KernelTable::resolve(target));
+  return state.kernels.take(exact, state.options.exact_ops).prefixed("engine: exact_ops");
+}
+
 void allocate_caches(State& state) {
   const EngineOptions& options = state.options;
   const CacheLayout& layout = state.layout;
@@ -40,10 +50,19 @@ void allocate_caches(State& state) {
   caches.num_blocks = options.blocks_max;
   caches.blocks_per_lane = layout.sources.empty() ? 0 : BlockTable::blocks_for(context);
   Memory& memory = state.machine().memory();
-  state.rings = Buffer<uint8_t>(memory, layout.num_layers * options.lanes_max * layout.ring_bytes());
-  state.blocks = Buffer<uint8_t>(memory, options.blocks_max * layout.block_bytes);
-  state.tails = Buffer<float>(memory, static_cast<int64_t>(layout.sources.size()) * options.lanes_max *
-                                          layout.tail_slots * 2 * layout.head_dim);
+  const auto named = [](const char* name, auto buffer) {
+    const BufferName buffer_name(name);
+    return buffer();
+  };
+  state.rings = named("window rings", [&] {
+    return Buffer<uint8_t>(memory, layout.num_layers * options.lanes_max * layout.ring_bytes());
+  });
+  state.blocks =
+      named("blocks of global KV", [&] { return Buffer<uint8_t>(memory, options.blocks_max * layout.block_bytes); });
+  state.tails = named("compressor tails", [&] {
+    return Buffer<float>(memory, static_cast<int64_t>(layout.sources.size()) * options.lanes_max * layout.tail_slots *
+                                     2 * layout.head_dim);
+  });
   state.block_table = Buffer<int32_t>(state.machine().staging(), options.lanes_max * caches.blocks_per_lane);
   if (state.device) state.device_block_table = Buffer<int32_t>(memory, state.block_table.size());
   caches.rings = state.rings.data();
@@ -54,6 +73,7 @@ void allocate_caches(State& state) {
 }
 
 Status open_forward(State& state) {
+  const BufferName name("work buffers");
   ForwardOptions options{.rows_max = state.options.rows_max,
                          .logits_rows_max = state.options.logits_rows_max,
                          .draft_sequences_max = state.options.lanes_max,
@@ -75,6 +95,7 @@ Status open_forward(State& state) {
 Status open_device_sampler(State& state) {
   const EngineOptions& options = state.options;
   if (!state.device || options.picks_on_host) return {};
+  const BufferName name("the sampler's buffers");
   ASSIGN_OR_RETURN(state.device_sampler,
                    DeviceSampler::create(*state.device, {.vocab_size = state.config().vocab_size,
                                                          .rows_max = options.logits_rows_max,
@@ -102,6 +123,8 @@ void mark_ops(State& state) {
 Status open_device(State& state) {
   if (state.options.target.backend != Backend::kCuda) return {};
   ASSIGN_OR_RETURN(state.device, open_cuda_device(state.options.cuda));
+  if (state.options.checks_memory)
+    state.device = guard_memory(std::move(state.device), {.checks_each_op = state.options.cuda.waits_after_each_op});
   state.scratch = Scratch(state.device->memory());
   state.spans = SpanTimer::make(*state.device);
   const EngineOptions& options = state.options;
@@ -115,6 +138,7 @@ Status open_device(State& state) {
                               std::to_string(options.lanes_max) + " lanes " + bytes_to_string(caches) + "; " +
                               state.device->describe() + " has " + bytes_to_string(free) +
                               " free. Lower blocks_max or lanes_max, or use more devices.");
+  const BufferName name("weights");
   ASSIGN_OR_RETURN(state.device_weights, DeviceWeights::upload(*state.weights, *state.device, engram));
   mark_ops(state);
   return {};
@@ -228,7 +252,7 @@ Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights>
   if (state->options.verify_rows_max == 0) state->options.verify_rows_max = draft_run_max(config) + 1;
   ASSIGN_OR_RETURN(state->roles, make_layer_roles(config));
   state->layout = make_cache_layout(config, state->roles, state->options.verify_rows_max);
-  ASSIGN_OR_RETURN(state->kernels, KernelTable::resolve(options.target));
+  TRY(resolve_kernels(*state));
   if (!config.engram.empty()) {
     ASSIGN_OR_RETURN(state->hasher, EngramHasher::make(config.engram, std::move(token_map)));
   }

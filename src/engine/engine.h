@@ -38,8 +38,12 @@ struct EngineOptions {
   bool has_thread = false;                            // computes apart from the caller
   Target target{Backend::kCpu, fastest_cpu_level()};  // every CPU level and every device gives the same bits
   CudaOptions cuda;                                   // of a kCuda target
-  int64_t rows_max = 512;                             // rows of a step
-  int64_t logits_rows_max = 64;                       // logits rows of a step
+  // Ops that take exact rows though the target is not exact: to find out which of them changes a result.
+  std::vector<std::string> exact_ops;
+  // On a device: guard zones around every buffer, looked at in every step (guarded_device.h). For debugging.
+  bool checks_memory = false;
+  int64_t rows_max = 512;        // rows of a step
+  int64_t logits_rows_max = 64;  // logits rows of a step
   int64_t lanes_max = 16;
   int64_t blocks_max = 256;                                  // of 128 tokens
   int64_t context_max = 0;                                   // longest sequence in tokens; 0 = what blocks_max holds

@@ -20,6 +20,18 @@ Result<KernelTable> KernelTable::resolve(const Target& target) {
   return table;
 }
 
+Status KernelTable::take(const KernelTable& from, std::span<const std::string> ops) {
+  for (const std::string& op : ops) {
+    bool is_known = false;
+#define DEEPINFER_KERNEL_TAKE(member, params, rows) \
+  if (op == #member) member = from.member, is_known = true;
+    DEEPINFER_KERNELS(DEEPINFER_KERNEL_TAKE)
+#undef DEEPINFER_KERNEL_TAKE
+    if (!is_known) return invalid_argument("there is no op " + op);
+  }
+  return {};
+}
+
 std::string KernelTable::describe() const {
   std::string text;
 #define DEEPINFER_KERNEL_LINE(member, params, rows) text += std::string(#member) + ": " + member.name + "\n";

@@ -55,6 +55,9 @@ struct KernelTable {
 
   // Errors: unimplemented, from the first op without a fitting row.
   static Result<KernelTable> resolve(const Target& target);
+  // The rows of `from` for these ops, by the names of the list above. Errors: invalid_argument, naming one that is
+  // none.
+  Status take(const KernelTable& from, std::span<const std::string> ops);
   // "op: row" lines for doctor and --explain.
   std::string describe() const;
 };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The forward pass on a device whose memory is not the host's, without such a device: a second heap that every byte
-// must be copied to. Whatever the host forgets to bring over, or reads from the wrong side, shows as other bits.
+// The forward pass on a device whose memory is not the host's, without such a device (second_heap.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,31 +9,11 @@
 #include "base/philox.h"
 #include "model/device_weights.h"
 #include "model/forward.h"
+#include "tensor/guarded_device.h"
+#include "tensor/second_heap.h"
 
 namespace deepinfer {
 namespace {
-
-class SplitDevice final : public Device {
- public:
-  bool is_host() const override { return false; }
-  void make_current() override {}
-  std::string describe() const override { return "a second heap"; }
-  Memory& memory() override { return host_device().memory(); }
-  Memory& staging() override { return host_device().staging(); }
-  int64_t free_bytes() const override { return -1; }
-  void* stream() const override { return nullptr; }
-  void copy(void* to, const void* from, int64_t bytes) override { host_device().copy(to, from, bytes); }
-  void fill(void* data, uint8_t value, int64_t bytes) override { host_device().fill(data, value, bytes); }
-  void launched(const char*) override {}
-  Status wait() override { return {}; }
-  Status status() const override { return {}; }
-  void mark() override {}
-  Status wait_for_mark() override { return {}; }
-  void begin_graph() override {}
-  std::unique_ptr<DeviceGraph> end_graph() override { return nullptr; }
-  void start_timer() override {}
-  double elapsed_ns() override { return 0; }
-};
 
 std::shared_ptr<const ModelWeights> golden_weights() {
   auto checkpoint = Checkpoint::open(std::string(DEEPINFER_TESTDATA) + "/model_a");
@@ -192,7 +171,7 @@ TEST(ForwardOnADevice, GivesTheBitsOfTheHost) {
   const auto weights = golden_weights();
   for (const EngramTier tier : {EngramTier::kFiles, EngramTier::kPinned, EngramTier::kDevice}) {
     SCOPED_TRACE(to_string(tier));
-    SplitDevice device;
+    SecondHeap device;
     Runner host(weights, nullptr), split(weights, &device, tier);
     const std::vector<BlockId> first = {BlockId{3}, BlockId{1}}, second = {BlockId{2}};
     const std::vector<SequenceRows> prefill = {{.lane = 1,
@@ -218,6 +197,26 @@ TEST(ForwardOnADevice, GivesTheBitsOfTheHost) {
     EXPECT_EQ(split.draft(drafts), host.draft(drafts));
     EXPECT_EQ(split.draft_by_hooks(drafts), host.draft_greedily(drafts));
   }
+}
+
+// Every op writes within its buffers: prompts, decode rows, drafts.
+TEST(ForwardOnADevice, NoOpWritesBeyondABuffer) {
+  const auto weights = golden_weights();
+  const auto device = guard_memory(std::make_unique<SecondHeap>(), {.checks_each_op = true});
+  {
+    Runner host(weights, nullptr), guarded(weights, device.get());
+    const std::vector<BlockId> blocks = {BlockId{3}, BlockId{1}};
+    const std::vector<SequenceRows> prefill = {
+        {.lane = 1, .rows = {0, 160}, .position_begin = 0, .blocks = blocks, .num_logits_rows = 3}};
+    EXPECT_EQ(guarded.step(prefill, 160, 1), host.step(prefill, 160, 1));
+    const std::vector<SequenceRows> decode = {
+        {.lane = 1, .rows = {0, 3}, .position_begin = 160, .blocks = blocks, .num_logits_rows = 3}};
+    EXPECT_EQ(guarded.step(decode, 3, 2), host.step(decode, 3, 2));
+    const std::vector<DraftSequence> drafts = {{.lane = 1, .position = 163, .anchor = 5}};
+    EXPECT_EQ(guarded.draft(drafts), host.draft(drafts));
+    EXPECT_TRUE(device->wait().ok()) << device->wait().message();
+  }
+  EXPECT_TRUE(device->status().ok()) << device->status().message();
 }
 
 }  // namespace deepinfer

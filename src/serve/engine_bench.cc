@@ -54,7 +54,9 @@ void report_throughput(const Throughput& measured, BenchReport& report) {
 Status bench_throughput(LoopBench& bench, const BenchOptions& options, BenchReport& report) {
   const std::vector<int64_t> counts =
       bench.is_on_device() ? std::vector<int64_t>{1, 16, 64, 256} : std::vector<int64_t>{1, 4, 16, 64};
+  const auto only = options.extra.find("at_once");
   for (const int64_t concurrency : counts) {
+    if (only != options.extra.end() && std::to_string(concurrency) != only->second) continue;
     if (options.quick && concurrency > 4) break;
     for (const bool drafts : {false, true}) {
       ASSIGN_OR_RETURN(const Throughput measured, measure(bench, concurrency, drafts, options.quick));

@@ -22,6 +22,8 @@ EngineOptions engine_options(const LoadedModel& model, const OfflineOptions& opt
   const ModelConfig& config = model.weights->config();
   EngineOptions engine;
   engine.target = options.target;
+  engine.exact_ops = options.exact_ops;
+  engine.checks_memory = options.checks_memory;
   engine.expert_bytes_max = model.expert_bytes_max;
   engine.num_threads = options.num_threads;
   engine.has_thread = true;  // the next step is planned while one runs

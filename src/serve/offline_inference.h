@@ -32,9 +32,11 @@ namespace deepinfer {
 
 struct OfflineOptions {
   Target target{Backend::kCpu, fastest_cpu_level()};
-  int num_threads = 0;        // 0 = one per usable CPU
-  int64_t sequences_max = 8;  // at once
-  int64_t context_max = 0;    // tokens of one sequence; 0 = the model's, at most 32,768
+  std::vector<std::string> exact_ops;  // as in EngineOptions
+  bool checks_memory = false;          // the same
+  int num_threads = 0;                 // 0 = one per usable CPU
+  int64_t sequences_max = 8;           // at once
+  int64_t context_max = 0;             // tokens of one sequence; 0 = the model's, at most 32,768
   int64_t kv_tokens = 0;  // kept for running and cached sequences; 0 = enough for `sequences_max` of a context's half
   int64_t host_kv_tokens = 0;                  // kept in host memory beyond that
   int64_t tail_bytes_max = int64_t{64} << 20;  // of window states at the ends of cached blocks

@@ -95,6 +95,8 @@ Result<std::unique_ptr<Engine>> open_engine(const GenerateOptions& arguments, co
   EngineOptions options;
   options.num_threads = static_cast<int>(arguments.model.num_threads);
   options.target = target;
+  options.exact_ops = exact_ops(arguments);
+  options.checks_memory = arguments.checks_memory;
   options.expert_bytes_max = model.expert_bytes_max;
   options.lanes_max = 1;
   options.logits_rows_max = 16;
@@ -168,6 +170,12 @@ void declare(OptionSet& options, GenerateOptions& arguments) {
                  "propose tokens with the draft head; changes the speed, never the tokens (default on)");
   options.add("--logprobs", arguments.logprobs, {0, 20},
               "also give log probabilities and the K likeliest tokens (0 to 20)");
+  options.add(
+      "--exact-ops", arguments.exact_ops,
+      "with --numerics fast: ops that take exact rows all the same, as linear,experts; to find out which of them "
+      "changes an answer");
+  options.flag("--check-memory", arguments.checks_memory,
+               "on a GPU: guard zones around every buffer, looked at in every step; for debugging, slow");
   options.flag("--explain", arguments.explain,
                "also say what happened: queue, prefix hit, chunks, replay, steps, drafts, preemptions, bytes");
   options.flag("--json", arguments.json, "print one JSON object with ids, text, drafts and timing");
@@ -185,6 +193,16 @@ Json draft_json(int64_t num_steps, int64_t num_drafted, int64_t num_accepted) {
                       {"accepted", num_accepted},
                       {"drafted_per_step", per_step(num_drafted, num_steps)},
                       {"accepted_per_step", per_step(num_accepted, num_steps)}};
+}
+
+std::vector<std::string> exact_ops(const GenerateOptions& options) {
+  std::vector<std::string> ops;
+  for (size_t begin = 0; begin < options.exact_ops.size();) {
+    const size_t end = std::min(options.exact_ops.find(',', begin), options.exact_ops.size());
+    ops.push_back(options.exact_ops.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return ops;
 }
 
 ReplayMode replay_mode(const ModelOptions& options) {

@@ -108,6 +108,8 @@ Status run_generate_batch(const GenerateOptions& options) {
   offline.num_threads = static_cast<int>(options.model.num_threads);
   offline.sequences_max = options.lanes;
   offline.drafts = options.draft == "on";
+  offline.exact_ops = exact_ops(options);
+  offline.checks_memory = options.checks_memory;
   offline.replay = replay_mode(options.model);
   ASSIGN_OR_RETURN(const auto inference, OfflineInference::open(std::move(model), offline, clock));
   Json::Object overrides = overrides_of(options);

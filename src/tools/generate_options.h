@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/status.h"
@@ -23,8 +24,10 @@ struct GenerateOptions {
   int64_t max_tokens = 0, top_k = 0, seed = -1, logprobs = -1, lanes = 8;
   double temperature = -1, top_p = -1;
   std::string draft = "on";
-  bool json = false, explain = false;
+  std::string exact_ops;  // separated by commas
+  bool json = false, explain = false, checks_memory = false;
 };
+std::vector<std::string> exact_ops(const GenerateOptions& options);
 
 ReplayMode replay_mode(const ModelOptions& options);
 // Of decode steps: totals, and per step (the token that every step gives for certain is not counted).
