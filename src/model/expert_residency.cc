@@ -1,42 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "model/expert_residency.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
+#include "model/file_pages.h"
 
 namespace deepinfer {
 namespace {
-
-constexpr int kPageOut = 21,
-              kPopulateRead = 22;  // MADV_PAGEOUT (Linux 5.4), MADV_POPULATE_READ (5.14): newer than some headers
-
-uintptr_t page_bytes() {
-  static const uintptr_t bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
-// Maps and reads the pages that the bytes touch. A system that cannot do so in one call is asked page by page.
-void read_pages(std::span<const uint8_t> bytes) {
-  const uintptr_t page = page_bytes(), begin = reinterpret_cast<uintptr_t>(bytes.data()) & ~(page - 1),
-                  end = reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size();
-  void* from = reinterpret_cast<void*>(begin);
-  ::madvise(from, end - begin, MADV_WILLNEED);
-  if (::madvise(from, end - begin, kPopulateRead) == 0) return;
-  for (uintptr_t at = begin; at < end; at += page) {
-    const volatile uint8_t* touched = reinterpret_cast<const uint8_t*>(std::max(at, end - bytes.size()));
-    (void)*touched;
-  }
-}
-
-// The pages that hold nothing else.
-void give_back(std::span<const uint8_t> bytes) {
-  const uintptr_t page = page_bytes(), begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) & ~(page - 1),
-                  end = (reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size()) & ~(page - 1);
-  if (begin >= end) return;
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, kPageOut);
-}
 
 template <typename Matrix>
 void add_pieces(const Matrix& matrix, ExpertResidency::Pieces& pieces) {
@@ -75,7 +43,7 @@ std::vector<ExpertResidency::Expert> ExpertResidency::make_layer(std::vector<Pie
 void ExpertResidency::forget_oldest() {
   const Place place = used_.front();
   Expert& expert = layers_[static_cast<size_t>(place.layer)][static_cast<size_t>(place.expert)];
-  for (const std::span<const uint8_t>& piece : expert.pieces) give_back(piece);
+  for (const std::span<const uint8_t>& piece : expert.pieces) give_back_pages(piece);
   expert.is_resident = false;
   traffic_.bytes_resident -= expert.bytes;
   used_.pop_front();

@@ -23,14 +23,16 @@ std::optional<int64_t> number_after(const std::string& text, const std::string& 
   return number;
 }
 
-// Limit of the control group (version 2, then 1); none where there is none.
+// The least limit of the process's control group and those above it; none where there is none.
 std::optional<int64_t> control_group_limit() {
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+  const auto groups = read_file("/proc/self/cgroup", 1 << 16);
+  std::optional<int64_t> least;
+  for (const std::string& path : memory_limit_files(groups.ok() ? groups.value() : "")) {
     const auto text = read_file(path, 4096);
-    if (text.ok())
-      if (const auto limit = number_after(text.value(), "")) return limit;
+    const auto limit = text.ok() ? number_after(text.value(), "") : std::nullopt;  // "max": none
+    if (limit && (!least || *limit < *least)) least = limit;
   }
-  return std::nullopt;
+  return least;
 }
 
 void add(MemoryPlan& plan, std::string name, int64_t bytes, bool resident = true) {
@@ -64,6 +66,28 @@ Result<ExpertMemory> parse_expert_memory(std::string_view text) {
   if (error != std::errc() || end != text.data() + text.size() || !(gb > 0 && gb <= 1e6))
     return invalid_argument("expert memory '" + std::string(text) + "': expected all, free, or a number of GB above 0");
   return ExpertMemory{ExpertMemory::Kind::kBytes, std::max<int64_t>(1, static_cast<int64_t>(gb * 1e9))};
+}
+
+std::vector<std::string> memory_limit_files(std::string_view groups) {
+  std::vector<std::string> files;
+  const auto add_chain = [&](const std::string& root, std::string path, const char* file) {
+    for (; path.size() > 1; path.resize(path.rfind('/'))) files.push_back(root + path + '/' + file);
+    files.push_back(root + '/' + file);
+  };
+  std::string two = "/", one = "/";
+  for (size_t begin = 0; begin < groups.size();) {
+    const size_t end = std::min(groups.find('\n', begin), groups.size());
+    const std::string_view line = groups.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string_view::npos || line.substr(second + 1, 1) != "/") continue;
+    const std::string_view controllers = line.substr(first + 1, second - first - 1);
+    if (controllers.empty()) two = line.substr(second + 1);
+    else if (controllers == "memory") one = line.substr(second + 1);
+  }
+  add_chain("/sys/fs/cgroup", two, "memory.max");
+  add_chain("/sys/fs/cgroup/memory", one, "memory.limit_in_bytes");
+  return files;
 }
 
 Result<MachineMemory> read_machine_memory() {

@@ -20,6 +20,9 @@ struct MachineMemory {
   int64_t available_bytes = 0;  // without swapping, now; file pages count as available
 };
 Result<MachineMemory> read_machine_memory();
+// Where the limits of a process's control group and of those above it stand, in versions 2 and 1, from the text of
+// /proc/self/cgroup. Files that do not exist are among them (a container sees its own group as the root).
+std::vector<std::string> memory_limit_files(std::string_view groups);
 
 // How much memory the routed experts may take. Less than all of them: the others are read from the checkpoint's files
 // when a token needs them (expert_residency.h).

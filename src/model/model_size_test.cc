@@ -125,5 +125,17 @@ TEST(MemoryPlan, ReadsThisMachine) {
   EXPECT_LE(memory.value().available_bytes, memory.value().total_bytes);
 }
 
+TEST(MemoryPlan, LooksForLimitsInItsOwnControlGroupAndThoseAbove) {
+  const std::vector<std::string> none = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+  EXPECT_EQ(memory_limit_files(""), none);
+  EXPECT_EQ(memory_limit_files("0::/\n"), none);
+  EXPECT_EQ(memory_limit_files("nonsense\n4:memory\n::x\n"), none);
+  EXPECT_EQ(memory_limit_files("0::/system.slice/serve.service"),
+            (std::vector<std::string>{"/sys/fs/cgroup/system.slice/serve.service/memory.max",
+                                      "/sys/fs/cgroup/system.slice/memory.max", none[0], none[1]}));
+  EXPECT_EQ(memory_limit_files("9:cpu:/a\n4:memory:/b:c\n0::/\n"),
+            (std::vector<std::string>{none[0], "/sys/fs/cgroup/memory/b:c/memory.limit_in_bytes", none[1]}));
+}
+
 }  // namespace
 }  // namespace deepinfer

@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "tools/model_options.h"
 
+#include "model/first_touch.h"
 #include "tools/command.h"
+#include "tools/progress.h"
 
 namespace deepinfer {
+
+namespace {
+
+void preload(const LoadedModel& model, int num_threads) {
+  const auto pieces = first_touch_pieces(*model.weights, model.expert_bytes_max == 0);
+  ThreadPool pool(num_threads);
+  int64_t all = 0;
+  for (const auto& piece : pieces) all += static_cast<int64_t>(piece.size());
+  Progress bar("reading weights, MB", all / 1'000'000);
+  first_touch(pieces, pool, [&](int64_t done, int64_t) { bar.advance_to(done / 1'000'000); });
+}
+
+}  // namespace
 
 void declare_model_options(OptionSet& options, ModelOptions& values) {
   options.add("--model", values.model, "checkpoint folder in the released layout; mini = the embedded model (default)");
@@ -17,6 +32,9 @@ void declare_model_options(OptionSet& options, ModelOptions& values) {
   options.add("--expert-memory", values.expert_memory,
               "GB of memory for routed experts, the others are read from the files when a token needs them; free: what "
               "the machine has left; all: refuse a model that does not fit (default)");
+  options.flag("--preload", values.preload,
+               "read the weights from the files with all threads before anything runs, instead of when a step first "
+               "needs them");
   options.choice("--replay", values.replay, {"fast", "exact", "off"},
                  "bounded replay after a prefix hit and in the decoder (default fast)");
   options.flag("--deterministic", values.deterministic, "prefix hits use exact replay");
@@ -25,7 +43,9 @@ void declare_model_options(OptionSet& options, ModelOptions& values) {
 Result<LoadedModel> load_model(const ModelOptions& options) {
   const auto experts = parse_expert_memory(options.expert_memory);
   if (!experts.ok()) return experts.status().prefixed("--expert-memory");
-  return load_model(options.model, experts.value());
+  ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model, experts.value()));
+  if (options.preload && options.backend != "cuda") preload(model, static_cast<int>(options.num_threads));
+  return model;
 }
 
 }  // namespace deepinfer

@@ -19,13 +19,15 @@ struct ModelOptions {
   std::string cpu = "auto";           // auto | ref | avx2 | avx512 | vnni | bf16 | amx
   int64_t num_threads = 0;            // 0: one per CPU the process may use
   std::string expert_memory = "all";  // all | free | GB
+  bool preload = false;               // read all weights before the first request
   std::string replay = "fast";        // fast | exact | off
   bool deterministic = false;
 };
 
 void declare_model_options(OptionSet& options, ModelOptions& values);
 
-// The checkpoint that --model names, its routed experts as --expert-memory says.
+// The checkpoint that --model names, its routed experts as --expert-memory says; with --preload its weights are in
+// memory when this returns, unless a device takes them.
 Result<LoadedModel> load_model(const ModelOptions& options);
 
 }  // namespace deepinfer
