@@ -16,6 +16,7 @@ extern const Launch<StreamMixParams> kStreamMixCuda = nullptr;
 extern const Launch<StreamMixParams> kStreamMixTensorCuda = nullptr;
 extern const Launch<StreamCollapseParams> kStreamCollapseCuda = nullptr;
 extern const Launch<StreamUpdateParams> kStreamUpdateCuda = nullptr;
+extern const Launch<StreamAdvanceParams> kStreamAdvanceCuda = nullptr;
 extern const Launch<NormParams> kNormCuda = nullptr;
 extern const Launch<LinearParams> kLinearCuda = nullptr;
 extern const Launch<LinearParams> kLinearTensorCuda = nullptr;

@@ -291,6 +291,25 @@ class DeviceBench {
         estimate(mix));
     add(fmt::format("norm, {} tokens", tokens), seconds(4, [&](int) { kernels_.norm(context(), norm); }),
         estimate(norm));
+    const StreamCollapseParams collapse{.x = mix.x, .pre = mix.pre, .out = {y.data(), {tokens, kHidden}}};
+    add(fmt::format("stream collapse, {} tokens", tokens),
+        seconds(4, [&](int) { kernels_.stream_collapse(context(), collapse); }), estimate(collapse));
+    Buffer<bf16> updated(device_.memory(), tokens * kStreams * kHidden);
+    const StreamUpdateParams update{.x = mix.x,
+                                    .y = {values, {tokens, kHidden}},
+                                    .post = mix.post,
+                                    .comb = mix.comb,
+                                    .out = {updated.data(), {tokens, kStreams, kHidden}}};
+    add(fmt::format("stream update, {} tokens", tokens),
+        seconds(4, [&](int) { kernels_.stream_update(context(), update); }), estimate(update));
+    Buffer<bf16> input(device_.memory(), tokens * kHidden);
+    const StreamAdvanceParams advance{.update = update,
+                                      .pre = mix.pre,
+                                      .norm_weight = norm.weight,
+                                      .collapsed = collapse.out,
+                                      .input = {input.data(), {tokens, kHidden}}};
+    add(fmt::format("stream advance, {} tokens", tokens),
+        seconds(4, [&](int) { kernels_.stream_advance(context(), advance); }), estimate(advance));
   }
 
  private:
@@ -316,7 +335,7 @@ void products(DeviceBench& bench, bool quick) {
     bench.linear("wo_a fp8, 8 groups", 1, 8192, 4096, 8, rows);
     bench.linear("wo_b fp8", 1, 5120, 8192, 1, rows);
     if (rows <= 64) bench.linear("head bf16", 0, 129280, 5120, 1, rows);
-    if (!bench.is_exact() && rows >= 64 && rows <= 512) bench.linear("gate bf16", 0, 7, 5120, 1, rows);
+    if (!bench.is_exact() && rows >= 64) bench.linear("gate bf16", 0, 7, 5120, 1, rows);
     if (!bench.is_exact()) bench.experts(1, rows);
   }
   for (const int64_t rows : {1, 4, 16, 40, 60, 247, 256, 4096}) {
@@ -330,7 +349,8 @@ void attention_side(DeviceBench& bench) {
   if (!bench.is_exact()) bench.attention(4096, false);
   for (const int64_t entries : {65536, 262144, 1048576}) bench.selection(1, entries);
   bench.selection(64, 65536);
-  for (const int64_t tokens : {1, 64, 264, 512}) bench.streams(tokens);
+  for (const int64_t tokens : {1, 64, 264, 512, 4096})
+    if (tokens <= 512 || !bench.is_exact()) bench.streams(tokens);
 }
 
 }  // namespace
@@ -349,10 +369,10 @@ Status bench_device(const BenchOptions& options, BenchReport& report) {
   for (const KernelTable* kernels : {&exact, &tensor}) {
     if (kernels == &exact && options.extra.contains("products")) continue;
     bench.use(*kernels, kernels == &exact ? "" : ", tensor cores");
-    products(bench, options.quick);
+    if (!options.extra.contains("attention")) products(bench, options.quick);
   }
   if (options.extra.contains("products")) return device.value()->wait();  // --set products=1: these alone
-  for (const KernelTable* kernels : {&exact, &tensor}) {
+  for (const KernelTable* kernels : {&exact, &tensor}) {                  // --set attention=1: these alone
     bench.use(*kernels, kernels == &exact ? "" : ", tensor cores");
     attention_side(bench);
   }

@@ -28,6 +28,7 @@ namespace deepinfer {
   X(stream_mix, StreamMixParams, stream_mix_rows)                   \
   X(stream_collapse, StreamCollapseParams, stream_collapse_rows)    \
   X(stream_update, StreamUpdateParams, stream_update_rows)          \
+  X(stream_advance, StreamAdvanceParams, stream_advance_rows)       \
   X(norm, NormParams, norm_rows)                                    \
   X(linear, LinearParams, linear_rows)                              \
   X(rope_angles, RopeAnglesParams, rope_angles_rows)                \

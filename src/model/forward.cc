@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "model/forward_state.h"
 
@@ -225,6 +226,7 @@ void fill_angles(State& state, View<const int32_t, dim::tokens> positions, int k
 }
 
 void collapse_and_norm(State& state, const float* pre, const Bf16Vector& weight, int64_t num_rows) {
+  if (std::exchange(state.has_input, false)) return;
   const int64_t hidden = state.config.hidden, streams = state.config.num_streams;
   Workspace& work = state.work;
   state.kernels.stream_collapse(state.context, {.x = {work.streams.data(), {num_rows, streams, hidden}},
@@ -255,15 +257,23 @@ void mix_streams(State& state, int layer, std::string_view site, const StreamMix
   trace_rows(state, layer, std::string(site) + ".comb", work.comb.data(), {num_rows, streams, streams});
 }
 
-void update_streams(State& state, int64_t num_rows) {
+void update_streams(State& state, int64_t num_rows, const Bf16Vector* next_norm) {
   const int64_t hidden = state.config.hidden, streams = state.config.num_streams;
   Workspace& work = state.work;
-  state.kernels.stream_update(state.context, {.x = {work.streams.data(), {num_rows, streams, hidden}},
-                                              .y = {work.output.data(), {num_rows, hidden}},
-                                              .post = {work.post.data(), {num_rows, streams}},
-                                              .comb = {work.comb.data(), {num_rows, streams, streams}},
-                                              .out = {work.streams.data(), {num_rows, streams, hidden}}});
+  const StreamUpdateParams update{.x = {work.streams.data(), {num_rows, streams, hidden}},
+                                  .y = {work.output.data(), {num_rows, hidden}},
+                                  .post = {work.post.data(), {num_rows, streams}},
+                                  .comb = {work.comb.data(), {num_rows, streams, streams}},
+                                  .out = {work.streams.data(), {num_rows, streams, hidden}}};
   std::swap(work.next_pre, work.pre);
+  state.has_input = next_norm != nullptr;
+  if (!next_norm) return state.kernels.stream_update(state.context, update);
+  state.kernels.stream_advance(state.context, {.update = update,
+                                               .pre = {work.pre.data(), {num_rows, streams}},
+                                               .norm_weight = *next_norm,
+                                               .norm_epsilon = state.config.norm_epsilon,
+                                               .collapsed = {work.collapsed.data(), {num_rows, hidden}},
+                                               .input = {work.input.data(), {num_rows, hidden}}});
 }
 
 Forward::Forward(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -316,6 +326,7 @@ Status Forward::begin(const RowBatch& batch, const Caches& caches) {
 
 Status Forward::embed() {
   State& state = *state_;
+  state.has_input = false;
   fill_row_angles(state, state.all);
   if (state.drops_rows) fill_row_angles(state, state.boundary);
   fill_row_angles(state, state.decoder);
@@ -335,8 +346,14 @@ Status Forward::embed() {
   return {};
 }
 
-Status Forward::run_layer(int layer) {
-  State& state = *state_;
+// The weight that norms the input of layer + 1, if that follows from the streams as `layer` leaves them.
+static const Bf16Vector* norm_behind(const State& state, int layer) {
+  const bool follows = layer + 1 < state.config.num_layers && state.role(layer + 1).engram < 0;
+  return follows ? &state.layer_weights(layer + 1).attention_norm : nullptr;
+}
+
+// next_norm: as update_streams has it.
+static Status run_layer_of(State& state, int layer, const Bf16Vector* next_norm) {
   if (state.num_rows() == 0) return {};
   TRY(state.weights.touch_layer(layer));
   const LayerWeights& weights = state.layer_weights(layer);
@@ -347,19 +364,21 @@ Status Forward::run_layer(int layer) {
   const int64_t rows = state.num_rows();  // the last kv source lets some rows go
   if (rows == 0) return {};
   trace_rows(state, layer, "attn_out", state.work.output.data(), {rows, state.config.hidden});
-  update_streams(state, rows);
-  return run_moe_sublayer(state, layer, rows, state.rows->table.is_image().data);
+  update_streams(state, rows, &weights.moe_norm);
+  return run_moe_sublayer(state, layer, rows, state.rows->table.is_image().data, next_norm);
 }
 
-Status run_moe_sublayer(State& state, int layer, int64_t num_rows, const uint8_t* is_image) {
+Status Forward::run_layer(int layer) { return run_layer_of(*state_, layer, nullptr); }
+
+Status run_moe_sublayer(State& state, int layer, int64_t num_rows, const uint8_t* image, const Bf16Vector* next_norm) {
   const LayerWeights& weights = state.layer_weights(layer);
   Workspace& work = state.work;
   const int64_t streams = state.config.num_streams;
   trace_rows(state, layer, "x_mid", work.streams.data(), {num_rows, streams, state.config.hidden});
   mix_streams(state, layer, "hc_ffn", weights.moe_mix, num_rows);
   collapse_and_norm(state, work.pre.data(), weights.moe_norm, num_rows);
-  TRY(run_experts(state, layer, num_rows, is_image));
-  update_streams(state, num_rows);
+  TRY(run_experts(state, layer, num_rows, image));
+  update_streams(state, num_rows, next_norm);
   trace_rows(state, layer, "x_out", work.streams.data(), {num_rows, streams, state.config.hidden});
   trace_rows(state, layer, "pre_out", work.pre.data(), {num_rows, streams});
   return {};
@@ -379,7 +398,7 @@ Status Forward::run_ops() {
   TRY(embed());
   for (int layer = 0; layer < state_->config.num_layers; ++layer) {
     TRY(inject_engram(layer));
-    TRY(run_layer(layer));
+    TRY(run_layer_of(*state_, layer, norm_behind(*state_, layer)));
   }
   return finish();
 }

@@ -84,8 +84,8 @@ Status run_draft_layer(State& state, int layer) {
   mix_streams(state, layer, "hc_attn", weights.attention_mix, rows);
   collapse_and_norm(state, state.work.pre.data(), weights.attention_norm, rows);
   attend_block(state, layer);
-  update_streams(state, rows);
-  return run_moe_sublayer(state, layer, rows, nullptr);
+  update_streams(state, rows, &weights.moe_norm);
+  return run_moe_sublayer(state, layer, rows, nullptr, nullptr);
 }
 
 void run_draft_head(State& state) {

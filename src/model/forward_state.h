@@ -129,7 +129,7 @@ struct Forward::State {
   std::vector<GroupTable> groups;     // per source
   std::vector<RopeAngles> group_angles;
   int64_t num_logits_rows = 0, num_head_rows = 0;  // the second with padding
-  bool pads = false;                               // rows of this step are padded
+  bool pads = false, has_input = false;  // rows of this step are padded; work.input is the next sublayer's already
   RopeAngles draft_angles;
   int64_t num_draft_rows = 0, num_draft_sequences = 0;
   TraceSink trace;
@@ -207,10 +207,11 @@ Status run_recorded(Forward::State& state, const std::vector<int64_t>& shape, co
 // Shared by backbone and draft layers. Streams and pre hold num_rows rows.
 void collapse_and_norm(Forward::State& state, const float* pre, const Bf16Vector& weight, int64_t num_rows);
 // Into next_pre, post and comb; `site` names it in traces.
-void mix_streams(Forward::State& state, int layer, std::string_view site, const StreamMixWeights& mix,
-                 int64_t num_rows);
-void update_streams(Forward::State& state, int64_t num_rows);
-Status run_moe_sublayer(Forward::State& state, int layer, int64_t num_rows, const uint8_t* is_image);
+void mix_streams(Forward::State& state, int layer, std::string_view site, const StreamMixWeights& mix, int64_t rows);
+// next_norm: the weight of a norm of the updated streams behind, then done here (state.has_input), or null.
+void update_streams(Forward::State& state, int64_t num_rows, const Bf16Vector* next_norm);
+Status run_moe_sublayer(Forward::State& state, int layer, int64_t num_rows, const uint8_t* image,
+                        const Bf16Vector* next_norm);
 // Queries into work.q (rotated) and work.qr; keys and values of the rows into packed rows.
 void project_queries(Forward::State& state, int layer, int64_t num_rows, const RopeAngles& angles);
 void project_window_keys(Forward::State& state, int layer, const bf16* x, int64_t num_rows, const RopeAngles& angles);

@@ -67,7 +67,7 @@ TEST(EngramGate, EqualsTheFormulaAndSkipsImages) {
 
 TEST(EngramGate, EveryRowEqualsTheReferenceOnOddSizes) {
   Rng rng(93);
-  for (const int64_t hidden : {1, 15, 33, 256}) {
+  for (const int64_t hidden : {1, 15, 33, 256, 1344, 5120}) {
     const int64_t tokens = 2, streams = 3;
     const auto kv = random_bf16(rng, tokens * (streams + 1) * hidden, 1.f), q = random_bf16(rng, streams * hidden, 1.f),
                k = random_bf16(rng, streams * hidden, 1.f);

@@ -19,6 +19,10 @@ void stream_update_avx512(const ExecutionContext& context, const StreamUpdatePar
 extern const Launch<StreamMixParams> kStreamMixCuda, kStreamMixTensorCuda;
 extern const Launch<StreamCollapseParams> kStreamCollapseCuda;
 extern const Launch<StreamUpdateParams> kStreamUpdateCuda;
+extern const Launch<StreamAdvanceParams> kStreamAdvanceCuda;
+void norm_ref(const ExecutionContext& context, const NormParams& params);
+void norm_avx2(const ExecutionContext& context, const NormParams& params);
+void norm_avx512(const ExecutionContext& context, const NormParams& params);
 
 static Status check_streams(int64_t streams) {
   if (streams >= 1 && streams <= kStreamsMax) return {};
@@ -65,6 +69,20 @@ Status check(const StreamUpdateParams& p) {
   return check_shape("out", p.out, {tokens, streams, hidden});
 }
 
+Status check(const StreamAdvanceParams& p) {
+  TRY(check(p.update));
+  TRY(check(collapse_of(p)));
+  return check(norm_of(p));
+}
+
+// The three ops one after another.
+template <Launch<StreamUpdateParams> kUpdate, Launch<StreamCollapseParams> kCollapse, Launch<NormParams> kNorm>
+static void stream_advance(const ExecutionContext& context, const StreamAdvanceParams& p) {
+  kUpdate(context, p.update);
+  kCollapse(context, collapse_of(p));
+  kNorm(context, norm_of(p));
+}
+
 Cost estimate(const StreamMixParams& p) {
   const double n = static_cast<double>(p.x.num_elements()), tokens = static_cast<double>(p.x.size[0]);
   const double out = static_cast<double>(p.fn.out), comb = static_cast<double>(p.x.size[1] * p.x.size[1]);
@@ -81,6 +99,14 @@ Cost estimate(const StreamUpdateParams& p) {
   return {.flops = 2 * n * static_cast<double>(p.x.size[1] + 1),
           .bytes_read = 2 * n + 2 * static_cast<double>(p.y.num_elements()),
           .bytes_written = 2 * n};
+}
+
+// The collapsed streams stay where they are made.
+Cost estimate(const StreamAdvanceParams& p) {
+  const Cost update = estimate(p.update), collapse = estimate(collapse_of(p)), norm = estimate(norm_of(p));
+  return {.flops = update.flops + collapse.flops + norm.flops,
+          .bytes_read = update.bytes_read + 2 * static_cast<double>(p.norm_weight.size),
+          .bytes_written = update.bytes_written + norm.bytes_written};
 }
 
 KernelRows<StreamMixParams> stream_mix_rows() {
@@ -106,6 +132,17 @@ KernelRows<StreamUpdateParams> stream_update_rows() {
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_update_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_update_avx512},
       {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamUpdateCuda}};
+  return kRows;
+}
+KernelRows<StreamAdvanceParams> stream_advance_rows() {
+  static const KernelRow<StreamAdvanceParams> kRows[] = {
+      {"ref", Backend::kRef, CpuLevel::kRef, "any machine",
+       stream_advance<stream_update_ref, stream_collapse_ref, norm_ref>},
+      {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c",
+       stream_advance<stream_update_avx2, stream_collapse_avx2, norm_avx2>},
+      {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq",
+       stream_advance<stream_update_avx512, stream_collapse_avx512, norm_avx512>},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamAdvanceCuda}};
   return kRows;
 }
 

@@ -5,6 +5,7 @@
 // comb, y, X); pre = pre'.
 #pragma once
 
+#include "kernels/norm/norm.h"
 #include "kernels/op.h"
 #include "tensor/bfloat16.h"
 #include "tensor/packed_matrix.h"
@@ -52,5 +53,28 @@ struct StreamUpdateParams {
 Status check(const StreamUpdateParams& params);
 Cost estimate(const StreamUpdateParams& params);
 KernelRows<StreamUpdateParams> stream_update_rows();
+
+// What stands between two sublayers, in one: X' = update(post, comb, y, X), u = collapse(pre, X'), input = norm(u) as
+// norm.h has it. The bits are those of the three ops one after another.
+struct StreamAdvanceParams {
+  StreamUpdateParams update;
+  View<const float, dim::tokens, dim::streams> pre;  // of the sublayer behind
+  Bf16Vector norm_weight;                            // [hidden]
+  float norm_epsilon = 1e-20f;
+  View<bf16, dim::tokens, dim::hidden> collapsed;  // working space: what it holds afterwards is not defined
+  View<bf16, dim::tokens, dim::hidden> input;      // apart from update.y
+};
+inline StreamCollapseParams collapse_of(const StreamAdvanceParams& p) {
+  return {.x = p.update.out, .pre = p.pre, .out = p.collapsed};
+}
+inline NormParams norm_of(const StreamAdvanceParams& p) {
+  return {.x = {p.collapsed.data, p.collapsed.size, p.collapsed.stride},
+          .weight = p.norm_weight,
+          .epsilon = p.norm_epsilon,
+          .out = {p.input.data, p.input.size, p.input.stride}};
+}
+Status check(const StreamAdvanceParams& params);
+Cost estimate(const StreamAdvanceParams& params);
+KernelRows<StreamAdvanceParams> stream_advance_rows();
 
 }  // namespace deepinfer

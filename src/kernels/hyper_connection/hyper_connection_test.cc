@@ -74,6 +74,21 @@ TEST(StreamMix, EveryRowAgreesWhereTensorRowsRun) {
   }
 }
 
+// More tokens than a block of a device has on their way at a time.
+TEST(StreamMix, EveryRowAgreesOnManyTokens) {
+  Rng rng(44);
+  const int64_t tokens = 500, hidden = 5120;
+  const auto x = random_bf16(rng, tokens * 4 * hidden, 1.f);
+  const auto fn = random_f32(rng, 24 * 4 * hidden, 0.1f), base = random_f32(rng, 24, 1.f),
+             scale = random_f32(rng, 3, 1.f);
+  Mix out(tokens, 4);
+  expect_rows_agree(stream_mix_rows(), out.comb, [&](auto& result) {
+    StreamMixParams p = out.params(x, hidden, fn, base, scale);
+    p.comb.data = result.data();
+    return p;
+  });
+}
+
 TEST(StreamMix, EveryRowEqualsTheReferenceOnOddSizes) {
   Rng rng(41);
   for (const int64_t streams : {1, 2, 4, 8}) {
@@ -136,6 +151,36 @@ TEST(StreamUpdate, EqualsTheGoldenStreams) {
                          .out = in_place});
     expect_near_exact(out, expected);
   });
+}
+
+// Every part of the result; widths that a device takes in one kernel, and others.
+TEST(StreamAdvance, EveryRowEqualsTheReference) {
+  Rng rng(45);
+  const int64_t tokens = 3;
+  for (const auto& [streams, hidden] :
+       {std::pair<int64_t, int64_t>{4, 64}, {4, 1344}, {4, 5120}, {4, 5184}, {3, 64}, {4, 33}}) {
+    const auto x = random_bf16(rng, tokens * streams * hidden, 1.f), y = random_bf16(rng, tokens * hidden, 1.f),
+               weight = random_bf16(rng, hidden, 1.f);
+    const auto post = random_f32(rng, tokens * streams, 1.f), pre = random_f32(rng, tokens * streams, 1.f),
+               comb = random_f32(rng, tokens * streams * streams, 1.f);
+    std::vector<bf16> collapsed(y.size()), other_streams(x.size()), other_input(y.size());
+    const auto make = [&](bf16* out, bf16* input) {
+      return StreamAdvanceParams{.update = {.x = {out, {tokens, streams, hidden}},
+                                            .y = {y.data(), {tokens, hidden}},
+                                            .post = {post.data(), {tokens, streams}},
+                                            .comb = {comb.data(), {tokens, streams, streams}},
+                                            .out = {out, {tokens, streams, hidden}}},
+                                 .pre = {pre.data(), {tokens, streams}},
+                                 .norm_weight = {weight.data(), hidden},
+                                 .collapsed = {collapsed.data(), {tokens, hidden}},
+                                 .input = {input, {tokens, hidden}}};
+    };
+    expect_rows_agree(stream_advance_rows(), x, [&](auto& out) { return make(out.data(), other_input.data()); });
+    expect_rows_agree(stream_advance_rows(), y, [&](auto& input) {
+      other_streams = x;
+      return make(other_streams.data(), input.data());
+    });
+  }
 }
 
 TEST(StreamUpdate, EveryRowEqualsTheReferenceOnOddSizes) {

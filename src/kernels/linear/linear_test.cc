@@ -255,6 +255,31 @@ TEST(Linear, ARowIsTheSameInBatchesOfAnySize) {
   }
 }
 
+// Matrices of so few outputs that devices read the rows as they are: one, a part of sixteen, more.
+TEST(Linear, ARowIsTheSameInBatchesOfAnySizeForFewOutputs) {
+  Rng rng(20);
+  const int64_t rows = 300, in = 1280;
+  const auto x = random_bf16(rng, rows * in, 1.f);
+  for (const int64_t out : {1, 7, 12, 30}) {
+    const OwnedWeights w = random_bf16_matrix(rng, out, in);
+    on_every_row<LinearParams>(linear_rows(), [&](const auto& row, const ExecutionContext& context) {
+      for (const bool rounds : {false, true}) {
+        std::vector<float> batch(static_cast<size_t>(rows * out)), part(batch.size());
+        const auto run = [&](int64_t first, int64_t count, std::vector<float>& y) {
+          row.launch(context, {.x = {x.data() + first * in, {count, in}},
+                               .weight = pick(w),
+                               .round_activation = rounds,
+                               .out_f32 = {y.data() + first * out, {count, out}}});
+        };
+        run(0, rows, batch);
+        for (int64_t r = 0; r < 40; r += 8) run(r, 8, part);
+        run(40, 15, part), run(55, 64, part), run(119, 181, part);
+        EXPECT_EQ(std::memcmp(batch.data(), part.data(), batch.size() * sizeof(float)), 0) << out << " outputs";
+      }
+    });
+  }
+}
+
 // Decision 27: fp32 results within 2^-18 of the sum of absolute products of an fp64 recomputation.
 TEST(Linear, SumsAreCloseToDoublePrecision) {
   Rng rng(15);

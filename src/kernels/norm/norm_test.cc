@@ -19,7 +19,7 @@ TEST(Norm, EqualsTheGoldenRows) {
 
 TEST(Norm, EveryRowEqualsTheReferenceOnOddSizes) {
   Rng rng(21);
-  for (const int64_t size : {1, 3, 15, 16, 17, 64, 100, 512, 1283}) {
+  for (const int64_t size : {1, 3, 15, 16, 17, 64, 100, 512, 1283, 1344, 5120, 5440}) {
     const auto w = random_bf16(rng, size, 1.f);
     expect_rows_agree(norm_rows(), random_bf16(rng, 5 * size, 3.f), [&](auto& x) {
       return NormParams{.x = {x.data(), {5, size}}, .weight = {w.data(), size}, .out = {x.data(), {5, size}}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/compressor/compressor.h"
-#include "kernels/lanes/cuda/launch.cuh"
 #include "kernels/lanes/exponential.h"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 namespace {
@@ -10,6 +10,7 @@ constexpr int kThreads = 128;
 
 // A block pools one group, a thread one channel at a time.
 __global__ void pool_kernel(CompressorPoolParams p) {
+  begin_overlapped();
   const int64_t g = blockIdx.x, head_dim = p.kv.size[1], num_rows = p.num_rows(g);
   const float* kv[kCompressRatioMax];
   const float* gate[kCompressRatioMax];
@@ -29,6 +30,7 @@ __global__ void pool_kernel(CompressorPoolParams p) {
 }
 
 __global__ void tail_kernel(CompressorTailParams p) {
+  begin_overlapped();
   const int64_t t = blockIdx.x, head_dim = p.kv.size[1];
   if (p.position(t) < 0) return;
   float* slot = &p.tail(p.lane(t), p.position(t) % p.tail.size[1], 0);
@@ -40,13 +42,13 @@ __global__ void tail_kernel(CompressorTailParams p) {
 
 void compressor_pool_cuda(const ExecutionContext& context, const CompressorPoolParams& p) {
   if (p.out.num_elements() == 0) return;
-  pool_kernel<<<num_blocks(p.out.size[0], 1), kThreads, 0, stream_of(context)>>>(p);
+  launch_overlapped(context, {num_blocks(p.out.size[0], 1), kThreads}, pool_kernel, p);
   context.device->launched("compressor_pool");
 }
 
 void compressor_tail_cuda(const ExecutionContext& context, const CompressorTailParams& p) {
   if (p.kv.num_elements() == 0) return;
-  tail_kernel<<<num_blocks(p.kv.size[0], 1), kThreads, 0, stream_of(context)>>>(p);
+  launch_overlapped(context, {num_blocks(p.kv.size[0], 1), kThreads}, tail_kernel, p);
   context.device->launched("compressor_tail");
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/embedding/embedding.h"
-#include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 namespace {
 
 // A block copies one token's row into all its streams.
 __global__ void embed_rows(EmbeddingParams p) {
+  begin_overlapped();
   const int64_t t = blockIdx.x;
   const bool is_image = p.image_row.data && p.image_row(t) >= 0;
   const bf16* row = is_image ? p.image_rows.row(p.image_row(t)) : p.embed.row(p.token(t));
@@ -18,7 +19,7 @@ __global__ void embed_rows(EmbeddingParams p) {
 
 void embedding_cuda(const ExecutionContext& context, const EmbeddingParams& p) {
   if (p.token.size[0] == 0) return;
-  embed_rows<<<num_blocks(p.token.size[0], 1), 256, 0, stream_of(context)>>>(p);
+  launch_overlapped(context, {num_blocks(p.token.size[0], 1), 256}, embed_rows, p);
   context.device->launched("embedding");
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+
 #include "kernels/experts/experts.h"
-#include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 namespace {
@@ -29,61 +31,63 @@ __device__ int64_t rank_among(const int32_t* chosen, int64_t choices, int64_t c)
   return rank;
 }
 
-// Places the warp's choices [first, end) of one expert, tokens ascending, from `place` on.
+__device__ int add_over_block(int mine, int (&of_warps)[kPlanWarps]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  mine = __reduce_add_sync(0xFFFFFFFFu, mine);
+  if (lane == 0) of_warps[threadIdx.x / 32] = mine;
+  __syncthreads();
+  return __reduce_add_sync(0xFFFFFFFFu, of_warps[lane]);
+}
+
+// Block (e, s) places the choices of expert e among the s-th `slice` of the choices, a thread each at a time. First it
+// counts by itself the choices of lower experts, which is where e begins, and e's own in the slices before. Every block
+// reads all choices (from L2): for the batches of a step that is sooner done than a second kernel starts.
 template <bool kIsFlat>
-__device__ void place_choices(const ExpertPlanParams& p, const Choices<kIsFlat>& chosen, int first, int end, int place) {
-  const int expert = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x) % 32;
-  const int choices = static_cast<int>(p.expert.size[1]);
-  for (; first < end; first += 32) {
-    const int i = first + lane;
-    const bool is_mine = i < end && chosen[i] == expert;
+__global__ void __launch_bounds__(kPlanThreads, 2) plan_kernel(ExpertPlanParams p, int slice) {
+  __shared__ int lower_of[kPlanWarps], before_of[kPlanWarps], own_of[2][kPlanWarps];  // of warps
+  begin_overlapped();
+  const Choices<kIsFlat> chosen{p.expert};
+  const int expert = static_cast<int>(blockIdx.x), total = static_cast<int>(p.expert.num_elements());
+  const int choices = static_cast<int>(p.expert.size[1]), thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32, warp = thread / 32, first = static_cast<int>(blockIdx.y) * slice;
+  int lower = 0, before = 0;
+#pragma unroll 8
+  for (int i = thread; i < total; i += kPlanThreads) {
+    const int32_t e = chosen[i];
+    lower += e < expert;
+    before += e == expert && i < first;
+  }
+  lower = add_over_block(lower, lower_of), before = add_over_block(before, before_of);
+  if (thread == 0 && first == 0) p.begin(expert) = lower;
+  if (thread == 0 && first == 0 && expert == 0) p.begin(gridDim.x) = total;
+  int place = lower + before;
+  for (int begin = first, turn = 0; begin < min(first + slice, total); begin += kPlanThreads, turn ^= 1) {
+    const int i = begin + thread;
+    const bool is_mine = i < total && chosen[i] == expert;
     const unsigned votes = __ballot_sync(0xFFFFFFFFu, is_mine);
+    if (lane == 0) own_of[turn][warp] = __popc(votes);
+    __syncthreads();
+    const int own = own_of[turn][lane];
     if (is_mine) {
-      const int t = i / choices, c = i % choices, at = place + __popc(votes & ((1u << lane) - 1));
+      const int t = i / choices, c = i % choices;
+      int at = place + __popc(votes & ((1u << lane) - 1));
+      for (int w = 0; w < warp; ++w) at += own_of[turn][w];
       p.token(at) = t;
       p.assignment_weight(at) = p.weight(t, c);
       p.assignment(t, rank_among(p.expert.row(t), choices, c)) = at;
     }
-    place += __popc(votes);
+    place += __reduce_add_sync(0xFFFFFFFFu, own);
   }
-}
-
-// Block e plans expert e by itself: it counts the choices of lower experts, which is where e begins, and its own by
-// warps, each of which has a range of the choices; then the warps that found any place them. Every block reads all
-// choices (from L2): for the batches of a step that is sooner done than a second kernel starts.
-template <bool kIsFlat>
-__global__ void __launch_bounds__(kPlanThreads, 2) plan_kernel(ExpertPlanParams p) {
-  const Choices<kIsFlat> chosen{p.expert};
-  __shared__ int lower_of[kPlanWarps], own_of[kPlanWarps];
-  const int expert = static_cast<int>(blockIdx.x), total = static_cast<int>(p.expert.num_elements());
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const int range = (total + kPlanThreads - 1) / kPlanThreads * 32, first = min(warp * range, total);
-  const int end = min(first + range, total);
-  int lower = 0, own = 0;
-#pragma unroll 8
-  for (int i = first + lane; i < end; i += 32) {
-    const int32_t e = chosen[i];
-    lower += e < expert;
-    own += e == expert;
-  }
-  lower = __reduce_add_sync(0xFFFFFFFFu, lower);
-  own = __reduce_add_sync(0xFFFFFFFFu, own);
-  if (lane == 0) {
-    lower_of[warp] = lower;
-    own_of[warp] = own;
-  }
-  __syncthreads();
-  const int begin = __reduce_add_sync(0xFFFFFFFFu, lower_of[lane]);
-  const int before = __reduce_add_sync(0xFFFFFFFFu, lane < warp ? own_of[lane] : 0);
-  if (threadIdx.x == 0) p.begin(expert) = begin;
-  if (threadIdx.x == 0 && expert == 0) p.begin(gridDim.x) = total;
-  if (own > 0) place_choices(p, chosen, first, end, begin + before);
 }
 
 void expert_plan_cuda(const ExecutionContext& context, const ExpertPlanParams& p) {
   const bool is_flat = p.expert.stride[0] == p.expert.size[1];
   const auto kernel = is_flat ? plan_kernel<true> : plan_kernel<false>;
-  kernel<<<num_blocks(p.begin.size[0] - 1, 1), kPlanThreads, 0, stream_of(context)>>>(p);
+  const unsigned experts = num_blocks(p.begin.size[0] - 1, 1),
+                 chunks = num_blocks(p.expert.num_elements(), kPlanThreads);
+  const unsigned slices = std::clamp(2 * multiprocessor_count() / experts, 1u, std::max(chunks, 1u));
+  const int slice = static_cast<int>(num_blocks(chunks, slices)) * kPlanThreads;
+  launch_overlapped(context, {dim3(experts, slices), kPlanThreads}, kernel, p, std::max(slice, kPlanThreads));
   context.device->launched("expert_plan");
 }
 
@@ -115,6 +119,7 @@ __device__ void store_channels(bf16* to, const float (&sum)[8]) {
 // so that their ways from memory overlap.
 template <int kEach>
 __global__ void __launch_bounds__(kCombineThreads) combine_kernel(ExpertCombineParams p) {
+  begin_overlapped();
   using Some = Channels<kEach>;
   constexpr int kRows = 8;
   const int64_t t = blockIdx.x, d = kEach * (int64_t{blockIdx.y} * kCombineThreads + threadIdx.x);
@@ -143,16 +148,16 @@ bool is_aligned(const Rows& rows) {
 }
 
 template <int kEach>
-void launch_combine(cudaStream_t stream, const ExpertCombineParams& p) {
+void launch_combine(const ExecutionContext& context, const ExpertCombineParams& p) {
   const dim3 grid(num_blocks(p.out.size[0], 1), num_blocks(p.out.size[1], kEach * kCombineThreads));
-  combine_kernel<kEach><<<grid, kCombineThreads, 0, stream>>>(p);
+  launch_overlapped(context, {grid, kCombineThreads}, combine_kernel<kEach>, p);
 }
 
 void expert_combine_cuda(const ExecutionContext& context, const ExpertCombineParams& p) {
   if (p.out.num_elements() == 0) return;
   const bool is_wide = p.out.size[1] % 8 == 0 && is_aligned(p.y) && is_aligned(p.shared) && is_aligned(p.out);
-  if (is_wide) launch_combine<8>(stream_of(context), p);
-  else launch_combine<1>(stream_of(context), p);
+  if (is_wide) launch_combine<8>(context, p);
+  else launch_combine<1>(context, p);
   context.device->launched("expert_combine");
 }
 

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/gather_rows/gather_rows.h"
 #include "kernels/lanes/cuda/copy_bytes.cuh"
-#include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 namespace {
 
 __global__ void gather_kernel(GatherRowsParams p) {
+  begin_overlapped();
   const int64_t r = blockIdx.x;
   copy_bytes(p.out.row(r), p.rows.row(p.source(r)), p.out.size[1]);
 }
 
 __global__ void copy_kernel(View<const uint8_t, dim::rows, dim::columns> from,
                             View<uint8_t, dim::rows, dim::columns> to) {
+  begin_overlapped();
   copy_bytes(to.row(blockIdx.x), from.row(blockIdx.x), to.size[1]);
 }
 
@@ -24,8 +26,8 @@ void gather_rows_cuda(const ExecutionContext& context, const GatherRowsParams& p
   GatherRowsParams first = p;
   const bool is_in_place = p.out.data == p.rows.data;
   if (is_in_place) first.out = {context.scratch->take<uint8_t>(p.out.num_elements()), p.out.size};
-  gather_kernel<<<blocks, 256, 0, stream_of(context)>>>(first);
-  if (is_in_place) copy_kernel<<<blocks, 256, 0, stream_of(context)>>>(first.out, p.out);
+  launch_overlapped(context, {blocks, 256}, gather_kernel, first);
+  if (is_in_place) launch_overlapped(context, {blocks, 256}, copy_kernel, first.out, p.out);
   context.device->launched("gather_rows");
 }
 

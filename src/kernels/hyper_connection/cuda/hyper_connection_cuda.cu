@@ -3,16 +3,17 @@
 
 #include "kernels/hyper_connection/hyper_connection.h"
 #include "kernels/lanes/cuda/lane_sum.cuh"
-#include "kernels/lanes/cuda/launch.cuh"
 #include "kernels/lanes/exponential.h"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 namespace {
 
 constexpr int kThreads = 256;
 
-// sinkhorn.h with one thread per coefficient (thread i * n + j): each adds its row's or column's sum in ascending order,
-// so all of a row or column have the same. The whole block calls; more than a warp's coefficients go over shared memory.
+// sinkhorn.h with one thread per coefficient (thread i * n + j): each adds its row's or column's sum in ascending
+// order, so all of a row or column have the same. The whole block calls; more than a warp's coefficients go over shared
+// memory.
 template <int kStreams>  // 0: any number
 __device__ float sinkhorn_together(float mine, float* c, int streams, int iterations, float epsilon) {
   const int n = kStreams > 0 ? kStreams : streams;
@@ -51,10 +52,10 @@ __device__ float sinkhorn_together(float mine, float* c, int streams, int iterat
   return mine;
 }
 
-// Sum of one row of fn (or, behind the last, of the squares) over one token in lane order, a block each: for the few tokens
-// whose blocks would leave most of the device idle. All threads copy chunks ahead and multiply; a half warp adds: a chain
-// as long as a sixteenth of the row, which is what this takes. Products stand so that a lane finds its next four in one
-// load.
+// Sum of one row of fn (or, behind the last, of the squares) over one token in lane order, a block each: for the few
+// tokens whose blocks would leave most of the device idle. All threads copy chunks ahead and multiply; a half warp
+// adds: a chain as long as a sixteenth of the row, which is what this takes. Products stand so that a lane finds its
+// next four in one load.
 constexpr int kMixSlots = 3, kMixChunk = 2048, kFewTokens = 4;
 struct MixStage {
   alignas(16) float fn[kMixChunk];
@@ -68,7 +69,8 @@ __device__ constexpr int product_place(int k) {
   return k / (4 * kLaneThreads) * (4 * kLaneThreads) + k % kLaneThreads * 4 + k / kLaneThreads % 4;
 }
 
-__device__ void stage_mix(const StreamMixParams& p, MixStage& stage, int64_t row, int64_t t, int64_t begin, bool is_aligned) {
+__device__ void stage_mix(const StreamMixParams& p, MixStage& stage, int64_t row, int64_t t, int64_t begin,
+                          bool is_aligned) {
   const int64_t left = p.fn.in - begin;
   const int columns = static_cast<int>(left < kMixChunk ? left : kMixChunk), thread = static_cast<int>(threadIdx.x);
   const float* fn = p.fn.data + row * p.fn.in + begin;
@@ -99,11 +101,14 @@ __device__ float add_products(const float* products, int columns, int lane, floa
 }
 
 __global__ void __launch_bounds__(kThreads) mix_sum_kernel(StreamMixParams p, float* sums, bool is_aligned) {
+  begin_overlapped();
   extern __shared__ float4 shared[];
   auto& s = *reinterpret_cast<MixShared*>(shared);
   const int64_t row = blockIdx.x, t = blockIdx.y;
   const int thread = static_cast<int>(threadIdx.x), chunks = static_cast<int>((p.fn.in + kMixChunk - 1) / kMixChunk);
-  const auto columns_of = [&](int n) { return static_cast<int>(min(p.fn.in - int64_t{n} * kMixChunk, int64_t{kMixChunk})); };
+  const auto columns_of = [&](int n) {
+    return static_cast<int>(min(p.fn.in - int64_t{n} * kMixChunk, int64_t{kMixChunk}));
+  };
   float sum = 0;
   for (int n = 0; n < kMixSlots - 1; ++n) {
     if (n < chunks) stage_mix(p, s.stages[n], row, t, int64_t{n} * kMixChunk, is_aligned);
@@ -126,8 +131,10 @@ __global__ void __launch_bounds__(kThreads) mix_sum_kernel(StreamMixParams p, fl
   if (thread == 0) sums[t * (p.fn.out + 1) + row] = sum;
 }
 
-// The same for many tokens, a block each: half warp o sums row o of fn against the streams; one more sums their squares.
+// The same for many tokens, a block each: half warp o sums row o of fn against the streams; one more sums their
+// squares.
 __global__ void mix_sums_kernel(StreamMixParams p, float* sums) {
+  begin_overlapped();
   extern __shared__ bf16 x[];
   const int64_t t = blockIdx.x, size = p.fn.in;
   const int num_out = static_cast<int>(p.fn.out);
@@ -144,6 +151,7 @@ __global__ void mix_sums_kernel(StreamMixParams p, float* sums) {
 
 // A block makes the coefficients of one token, a thread each of comb.
 __global__ void coefficients_kernel(StreamMixParams p, const float* sums) {
+  begin_overlapped();
   __shared__ float comb[kStreamsMax * kStreamsMax];
   const int64_t t = blockIdx.x, size = p.fn.in;
   const int num_out = static_cast<int>(p.fn.out), streams = static_cast<int>(p.x.size[1]);
@@ -173,6 +181,7 @@ __device__ Channels<kWidth> channels_at(const bf16* from) {
 
 template <int kWidth>
 __global__ void collapse_kernel(StreamCollapseParams p) {
+  begin_overlapped();
   const int64_t t = blockIdx.x, d = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * kWidth;
   if (d >= p.x.size[2]) return;
   float sums[kWidth] = {};
@@ -192,6 +201,7 @@ __global__ void collapse_kernel(StreamCollapseParams p) {
 // A thread updates the same channels of all streams, so `out` may be `x`.
 template <int kStreams, int kWidth>  // kStreams: the most there may be
 __global__ void update_kernel(StreamUpdateParams p) {
+  begin_overlapped();
   const int64_t t = blockIdx.x, d = (int64_t{blockIdx.y} * kThreads + threadIdx.x) * kWidth;
   const int streams = kStreams == kStreamsMax ? static_cast<int>(p.x.size[1]) : kStreams;
   if (d >= p.x.size[2]) return;
@@ -237,15 +247,16 @@ void stream_mix_cuda(const ExecutionContext& context, const StreamMixParams& p) 
                             (reinterpret_cast<uintptr_t>(p.fn.data) | reinterpret_cast<uintptr_t>(p.x.data)) % 16 == 0;
     const dim3 grid(static_cast<unsigned>(p.fn.out + 1), num_blocks(tokens, 1));
     allow_shared_memory(mix_sum_kernel, sizeof(MixShared));
-    mix_sum_kernel<<<grid, kThreads, sizeof(MixShared), stream_of(context)>>>(p, sums, is_aligned);
+    launch_overlapped(context, {grid, kThreads, sizeof(MixShared)}, mix_sum_kernel, p, sums, is_aligned);
   } else {
     const int64_t shared = p.fn.in * static_cast<int64_t>(sizeof(bf16));
     const int64_t half_warps = std::min<int64_t>(p.fn.out + 1, 48);
     allow_shared_memory(mix_sums_kernel, shared);
-    mix_sums_kernel<<<num_blocks(tokens, 1), num_blocks(half_warps * kLaneThreads, 64) * 64, shared,
-                      stream_of(context)>>>(p, sums);
+    launch_overlapped(context, {num_blocks(tokens, 1), num_blocks(half_warps * kLaneThreads, 64) * 64, shared},
+                      mix_sums_kernel, p, sums);
   }
-  coefficients_kernel<<<num_blocks(tokens, 1), num_blocks(streams * streams, 32) * 32, 0, stream_of(context)>>>(p, sums);
+  launch_overlapped(context, {num_blocks(tokens, 1), num_blocks(streams * streams, 32) * 32}, coefficients_kernel, p,
+                    sums);
   context.device->launched("stream_mix");
 }
 
@@ -253,8 +264,8 @@ void stream_collapse_cuda(const ExecutionContext& context, const StreamCollapseP
   if (p.out.num_elements() == 0) return;
   const int64_t tokens = p.x.size[0], hidden = p.x.size[2];
   const auto grid = [&](int64_t width) { return dim3(num_blocks(tokens, 1), num_blocks(hidden, width * kThreads)); };
-  if (is_wide(hidden, p.x, p.out)) collapse_kernel<8><<<grid(8), kThreads, 0, stream_of(context)>>>(p);
-  else collapse_kernel<1><<<grid(1), kThreads, 0, stream_of(context)>>>(p);
+  if (is_wide(hidden, p.x, p.out)) launch_overlapped(context, {grid(8), kThreads}, collapse_kernel<8>, p);
+  else launch_overlapped(context, {grid(1), kThreads}, collapse_kernel<1>, p);
   context.device->launched("stream_collapse");
 }
 
@@ -263,8 +274,8 @@ void stream_update_cuda(const ExecutionContext& context, const StreamUpdateParam
   const int64_t tokens = p.x.size[0], hidden = p.x.size[2];
   const auto grid = [&](int64_t width) { return dim3(num_blocks(tokens, 1), num_blocks(hidden, width * kThreads)); };
   if (p.x.size[1] == 4 && is_wide(hidden, p.x, p.y, p.out))
-    update_kernel<4, 8><<<grid(8), kThreads, 0, stream_of(context)>>>(p);
-  else update_kernel<kStreamsMax, 1><<<grid(1), kThreads, 0, stream_of(context)>>>(p);
+    launch_overlapped(context, {grid(8), kThreads}, update_kernel<4, 8>, p);
+  else launch_overlapped(context, {grid(1), kThreads}, update_kernel<kStreamsMax, 1>, p);
   context.device->launched("stream_update");
 }
 

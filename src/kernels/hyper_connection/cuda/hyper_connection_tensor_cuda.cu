@@ -8,8 +8,9 @@
 #include <algorithm>
 
 #include "kernels/hyper_connection/hyper_connection.h"
-#include "kernels/lanes/cuda/launch.cuh"
 #include "kernels/lanes/exponential.h"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
+#include "kernels/linear/cuda/bulk_copy.cuh"
 #include "kernels/linear/cuda/tensor_tile.cuh"
 
 namespace deepinfer {
@@ -62,21 +63,38 @@ __device__ float sum_of_squares(uint4 eight) {
   return sum;
 }
 
-__device__ uint4 load_eight(const StreamMixParams& p, int64_t t, int64_t column) {
-  return t < p.x.size[0] ? __ldg(reinterpret_cast<const uint4*>(p.x.row(t) + column)) : uint4{};
+// A thread's pieces of kTokens tokens: columns 8 c .. 8 c + 7 of each block of 32, of tokens g and g + 8. It copies
+// them some tiles ahead and reads them back alone.
+constexpr int kStages = 4;
+using Pieces = uint4[2][2][kThreads];  // [block of 32][token g or g + 8]
+struct MixShared {
+  Pieces pieces[kStages];
+  float sums[2][kWarps][kTokens][kSums + 2];  // in turn: a warp may still read the tile before
+};
+
+__device__ void copy_tile(const StreamMixParams& p, Pieces& to, int64_t first, int64_t end, int64_t column) {
+  const int64_t low = first + static_cast<int>(threadIdx.x) % 32 / 4, last = p.x.size[0] - 1;
+  if (first < end) {
+    const bf16* from_low = p.x.row(low < last ? low : last) + column;
+    const bf16* from_high = p.x.row(low + 8 < last ? low + 8 : last) + column;
+#pragma unroll
+    for (int block = 0; block < 2; ++block) {
+      copy_16(&to[block][0][threadIdx.x], from_low + 32 * block);
+      copy_16(&to[block][1][threadIdx.x], from_high + 32 * block);
+    }
+  }
+  asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// The sums of kTokens tokens from `first` on over the block's columns.
-__device__ void add_tokens(const StreamMixParams& p, const Matrix& matrix, float* sums, int64_t first,
-                           float (&shared)[kWarps][kTokens][kSums + 2]) {
+// The sums of a tile of tokens from `first` on over the block's columns.
+__device__ void add_tile(const StreamMixParams& p, const Matrix& matrix, const Pieces& x, float* sums, int64_t first,
+                         float (&shared)[kWarps][kTokens][kSums + 2]) {
   const int warp = static_cast<int>(threadIdx.x) / 32, g = static_cast<int>(threadIdx.x) % 32 / 4,
             c = static_cast<int>(threadIdx.x) % 4;
-  const int64_t column = int64_t{blockIdx.x} * kColumns + warp * kWarpColumns;
   float acc[kTiles][4] = {}, squares[2] = {};
 #pragma unroll
   for (int block = 0; block < 2; ++block) {
-    const uint4 low = load_eight(p, first + g, column + 32 * block + 8 * c);
-    const uint4 high = load_eight(p, first + 8 + g, column + 32 * block + 8 * c);
+    const uint4 low = x[block][0][threadIdx.x], high = x[block][1][threadIdx.x];
     squares[0] += sum_of_squares(low), squares[1] += sum_of_squares(high);
     const uint32_t a[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
 #pragma unroll
@@ -109,18 +127,23 @@ __device__ void add_tokens(const StreamMixParams& p, const Matrix& matrix, float
 }
 
 // sums: [blocks of columns, tokens, kSums]. The block's columns of the matrix serve `num_each` times kTokens tokens.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     partial_kernel(const __grid_constant__ StreamMixParams p, float* sums, int num_each) {
-  __shared__ float shared[kWarps][kTokens][kSums + 2];
+  extern __shared__ uint4 raw[];
+  auto& s = *reinterpret_cast<MixShared*>(raw);
   const int warp = static_cast<int>(threadIdx.x) / 32, g = static_cast<int>(threadIdx.x) % 32 / 4,
             c = static_cast<int>(threadIdx.x) % 4;
+  const int64_t columns = int64_t{blockIdx.x} * kColumns + warp * kWarpColumns;
   Matrix matrix;
-  matrix.load(p, int64_t{blockIdx.x} * kColumns + warp * kWarpColumns, g, c);
-  int64_t first = int64_t{blockIdx.y} * num_each * kTokens;
+  matrix.load(p, columns, g, c);
+  begin_overlapped();
+  const int64_t first = int64_t{blockIdx.y} * num_each * kTokens, end = min(first + num_each * kTokens, p.x.size[0]);
+  for (int i = 0; i < kStages - 1; ++i) copy_tile(p, s.pieces[i], first + i * kTokens, end, columns + 8 * c);
 #pragma unroll 1
-  for (int i = 0; i < num_each && first < p.x.size[0]; ++i, first += kTokens) {
-    if (i > 0) __syncthreads();
-    add_tokens(p, matrix, sums, first, shared);
+  for (int i = 0; first + i * kTokens < end; ++i) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+    copy_tile(p, s.pieces[(i + kStages - 1) % kStages], first + (i + kStages - 1) * kTokens, end, columns + 8 * c);
+    add_tile(p, matrix, s.pieces[i % kStages], sums, first + i * kTokens, s.sums[i % 2]);
   }
 }
 
@@ -152,35 +175,39 @@ __device__ void sinkhorn_alone(float (&c)[kStreams][kStreams], int iterations, f
   }
 }
 
-// A warp makes the coefficients of one token.
-__global__ void __launch_bounds__(kThreads) coefficients_kernel(const __grid_constant__ StreamMixParams p,
-                                                                const float* sums, int num_parts) {
-  __shared__ float mixed[kWarps][32];
+// A warp adds one token's sums; then a thread each makes the rest of the block's tokens.
+__global__ void __launch_bounds__(kThreads)
+    coefficients_kernel(const __grid_constant__ StreamMixParams p, const float* sums, int num_parts) {
+  __shared__ float mixed[kWarps][kOut + 1];
+  begin_overlapped();
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t t = int64_t{blockIdx.x} * (blockDim.x / 32) + warp, tokens = p.x.size[0];
-  if (t >= tokens) return;
+  const int num_warps = static_cast<int>(blockDim.x) / 32;
+  const int64_t first = int64_t{blockIdx.x} * num_warps, t = first + warp, tokens = p.x.size[0];
   float sum = 0;
-  if (lane < kSums) {
+  if (t < tokens && lane < kSums) {
 #pragma unroll 20
     for (int part = 0; part < num_parts; ++part) sum += sums[(part * tokens + t) * kSums + lane];
   }
   const float squares = __shfl_sync(0xFFFFFFFFu, sum, kOut);
   const float inverse = rsqrtf(squares / static_cast<float>(p.fn.in) + p.norm_epsilon);
-  if (lane < kOut) {
+  if (t < tokens && lane < kOut) {
     const int kind = lane < kStreams ? 0 : lane < 2 * kStreams ? 1 : 2;
     const float z = __fmaf_rn(sum * inverse, p.scale[kind], p.base[lane]);
     mixed[warp][lane] = z;
     if (kind == 0) p.pre(t, lane) = sigmoid_in_lanes(z) + p.epsilon;
     if (kind == 1) p.post(t, lane - kStreams) = 2.f * sigmoid_in_lanes(z);
   }
-  __syncwarp();
-  if (lane != 0) return;
+  if (num_warps > 1) __syncthreads();
+  else __syncwarp();
+  const int mine = static_cast<int>(threadIdx.x);
+  if (mine >= num_warps || first + mine >= tokens) return;
   float comb[kStreams][kStreams];
 #pragma unroll
-  for (int i = 0; i < kStreams * kStreams; ++i) comb[i / kStreams][i % kStreams] = mixed[warp][2 * kStreams + i];
+  for (int i = 0; i < kStreams * kStreams; ++i) comb[i / kStreams][i % kStreams] = mixed[mine][2 * kStreams + i];
   sinkhorn_alone(comb, p.iterations, p.epsilon);
 #pragma unroll
-  for (int i = 0; i < kStreams * kStreams; ++i) p.comb(t, i / kStreams, i % kStreams) = comb[i / kStreams][i % kStreams];
+  for (int i = 0; i < kStreams * kStreams; ++i)
+    p.comb(first + mine, i / kStreams, i % kStreams) = comb[i / kStreams][i % kStreams];
 }
 
 bool takes(const StreamMixParams& p) {
@@ -195,11 +222,14 @@ void stream_mix_tensor_cuda(const ExecutionContext& context, const StreamMixPara
   const Scratch::Frame frame(*context.scratch);
   const unsigned parts = num_blocks(p.fn.in, kColumns);
   float* sums = context.scratch->take<float>(parts * tokens * kSums);
-  const int64_t tiles = num_blocks(tokens, kTokens);  // as many blocks as run at once, if there are so many
-  const int num_each = static_cast<int>(std::clamp<int64_t>(parts * tiles / (2 * multiprocessor_count()), 1, 16));
-  partial_kernel<<<dim3(parts, num_blocks(tiles, num_each)), kThreads, 0, stream_of(context)>>>(p, sums, num_each);
-  const unsigned warps = tokens <= multiprocessor_count() ? 1 : 4;
-  coefficients_kernel<<<num_blocks(tokens, warps), 32 * warps, 0, stream_of(context)>>>(p, sums, static_cast<int>(parts));
+  const unsigned tiles = num_blocks(tokens, kTokens);  // as many blocks as run at once, if there are so many
+  const unsigned rounds = std::max(1u, 2 * multiprocessor_count() / parts), num_each = num_blocks(tiles, rounds);
+  allow_shared_memory(partial_kernel, sizeof(MixShared));
+  launch_overlapped(context, {dim3(parts, num_blocks(tiles, num_each)), kThreads, sizeof(MixShared)}, partial_kernel, p,
+                    sums, static_cast<int>(num_each));
+  const unsigned warps = tokens <= multiprocessor_count() ? 1 : kWarps;
+  launch_overlapped(context, {num_blocks(tokens, warps), 32 * warps}, coefficients_kernel, p, sums,
+                    static_cast<int>(parts));
   context.device->launched("stream_mix");
 }
 

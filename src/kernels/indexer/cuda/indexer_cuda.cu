@@ -4,7 +4,7 @@
 
 #include "kernels/indexer/indexer.h"
 #include "kernels/lanes/cuda/lane_sum.cuh"
-#include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/quantize/cuda/small_formats.cuh"
 
 namespace deepinfer {
@@ -40,6 +40,7 @@ __device__ float add_head(float sum, float dot, float weight, bool round) {
 // kHeadDim 0: any multiple of 32, the key is read again for every head.
 template <int kHeadDim>
 __global__ void scores_kernel(IndexScoresParams p) {
+  begin_overlapped();
   extern __shared__ float4 shared[];
   const int64_t t = blockIdx.y, heads = p.q.size[1], head_dim = p.q.size[2];
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -88,7 +89,7 @@ void launch_scores(const ExecutionContext& context, const IndexScoresParams& p) 
   const int64_t shared = (p.q.size[1] * p.q.size[2] + p.q.size[1]) * static_cast<int64_t>(sizeof(float));
   const dim3 grid(num_blocks(p.scores.size[1], kThreads), num_blocks(p.q.size[0], 1));
   allow_shared_memory(scores_kernel<kHeadDim>, shared);
-  scores_kernel<kHeadDim><<<grid, kThreads, shared, stream_of(context)>>>(p);
+  launch_overlapped(context, {grid, kThreads, shared}, scores_kernel<kHeadDim>, p);
 }
 
 void index_scores_cuda(const ExecutionContext& context, const IndexScoresParams& p) {

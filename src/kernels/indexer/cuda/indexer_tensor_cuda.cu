@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "kernels/indexer/indexer.h"
-#include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/linear/cuda/panel_product.cuh"
 #include "kernels/quantize/cuda/unpack_pairs.cuh"
 
@@ -268,6 +268,7 @@ __global__ void __launch_bounds__(kThreads, 2) scores_kernel(const __grid_consta
     init_barrier(s.full[thread / kStages][thread % kStages], 1);
     init_barrier(s.empty[thread / kStages][thread % kStages], 4);
   }
+  begin_overlapped();
   load_queries(p, s, first);
   publish_barriers();
   __syncthreads();
@@ -303,7 +304,7 @@ bool takes(const IndexScoresParams& p) {
 
 // One round of blocks, each with as many keys as there are for it: what a block does first costs as much as some tiles.
 template <int kGroupTokens, bool kHasCandidates>
-void launch_scores(cudaStream_t stream, const IndexScoresParams& p) {
+void launch_scores(const ExecutionContext& context, const IndexScoresParams& p) {
   constexpr int64_t kPair = kGroups * kTileKeys, kBlocksEach = 2;  // of a multiprocessor at a time
   const auto kernel = scores_kernel<kGroupTokens, kHasCandidates>;
   const int64_t groups = num_blocks(p.q.size[0], kGroupTokens), pairs = num_blocks(p.scores.size[1], kPair);
@@ -311,19 +312,19 @@ void launch_scores(cudaStream_t stream, const IndexScoresParams& p) {
   const int64_t pairs_each = num_blocks(pairs, at_once);
   const dim3 grid(num_blocks(pairs, pairs_each), static_cast<unsigned>(groups));
   allow_shared_memory(kernel, sizeof(Shared<kGroupTokens>));
-  kernel<<<grid, kThreads, sizeof(Shared<kGroupTokens>), stream>>>(p, pairs_each * kPair);
+  launch_overlapped(context, {grid, kThreads, sizeof(Shared<kGroupTokens>)}, kernel, p, pairs_each * kPair);
 }
 
-void launch_any(cudaStream_t stream, const IndexScoresParams& p) {
-  if (p.candidates.data) launch_scores<1, true>(stream, p);
-  else if (p.q.size[0] == 1) launch_scores<1, false>(stream, p);
-  else launch_scores<kTokens, false>(stream, p);
+void launch_any(const ExecutionContext& context, const IndexScoresParams& p) {
+  if (p.candidates.data) launch_scores<1, true>(context, p);
+  else if (p.q.size[0] == 1) launch_scores<1, false>(context, p);
+  else launch_scores<kTokens, false>(context, p);
 }
 
 void index_scores_tensor_cuda(const ExecutionContext& context, const IndexScoresParams& p) {
   if (p.scores.num_elements() == 0 || p.q.num_elements() == 0) return;
   if (!kHasWarpgroups || !takes(p)) return kIndexScoresCuda(context, p);
-  launch_any(stream_of(context), p);
+  launch_any(context, p);
   context.device->launched("index_scores");
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/linear/cuda/activations.cuh"
+#include "kernels/linear/cuda/linear_few.h"
 #include "kernels/linear/cuda/linear_tensor.h"
 #include "kernels/linear/cuda/tensor_activations.cuh"
 #include "kernels/linear/linear.h"
@@ -57,8 +58,8 @@ void launch_linear(const ExecutionContext& context, const TensorLinear& a) {
   constexpr int64_t kFewOutputs = 4096;
   const bool is_small = a.num_rows <= 8;
   if constexpr (kKind != WeightKind::kFp4)  // the model has FP4 in experts alone
-    if (a.weight.out < kFewOutputs) return is_small ? launch_tiles<kKind, 2, 4, 8>(context, a)
-                                                    : launch_tiles<kKind, 2, 4, 64>(context, a);
+    if (a.weight.out < kFewOutputs)
+      return is_small ? launch_tiles<kKind, 2, 4, 8>(context, a) : launch_tiles<kKind, 2, 4, 64>(context, a);
   if (is_small) return launch_tiles<kKind, 4, 1, 8>(context, a);
   if constexpr (kKind == WeightKind::kFp8)
     if (a.num_rows > 64) return launch_tiles<kKind, 4, 1, 128>(context, a);
@@ -91,6 +92,7 @@ void linear_tensor_cuda(const ExecutionContext& context, const LinearParams& p) 
   if (!fits_warpgroups(p)) linear_tiles(context, p);
   else if (fits_stream(p)) linear_stream(context, p);
   else if (fits_narrow(p)) linear_narrow(context, p);
+  else if (fits_few(p)) linear_few(context, p);
   else linear_wide(context, p);
   context.device->launched("linear");
 }

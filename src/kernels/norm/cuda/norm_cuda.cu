@@ -1,77 +1,82 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+
+#include "kernels/lanes/cuda/eight.cuh"
+#include "kernels/lanes/cuda/lane_places.cuh"
 #include "kernels/lanes/cuda/lane_sum.cuh"
-#include "kernels/lanes/cuda/launch.cuh"
-#include "kernels/linear/cuda/overlapped_launch.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/norm/norm.h"
 
 namespace deepinfer {
 namespace {
 
-constexpr int kThreads = 320;
-
-// A thread's eight neighbouring values of a row: one wide load or store where `is_wide`.
-struct Eight {
-  alignas(16) bf16 values[8];
-};
-__device__ Eight load_eight(const bf16* from, int64_t left, bool is_wide) {
-  Eight eight{};
-  if (is_wide) *reinterpret_cast<uint4*>(eight.values) = *reinterpret_cast<const uint4*>(from);
-  else
-    for (int i = 0; i < 8; ++i)
-      if (i < left) eight.values[i] = from[i];
-  return eight;
-}
-
-// A block norms one row; its first half warp sums the squares in lane order out of shared memory: a chain of size / 16
-// additions, which is what this takes.
-__global__ void __launch_bounds__(kThreads) norm_rows_kernel(NormParams p, bool is_wide) {
+// A block norms one row; its first half warp adds the squares in lane order out of shared memory (lane_places.cuh): a
+// chain of size / 16 additions. Values and weights of kHeld * 8 * blockDim columns stay in registers.
+constexpr int kHeld = 2, kWideThreads = 320;
+__global__ void __launch_bounds__(kWideThreads, 4) norm_wide_kernel(const __grid_constant__ NormParams p) {
   extern __shared__ __align__(16) float squares[];
   __shared__ float inverse;
-  let_kernels_behind_begin();  // a product's weights
-  const int64_t r = blockIdx.x, size = p.x.size[1], step = 8 * kThreads;
-  const bf16* x = p.x.row(r);
-  const Eight first = load_eight(x + 8 * threadIdx.x, size - 8 * threadIdx.x, is_wide && 8 * threadIdx.x < size);
-  for (int64_t begin = 8 * threadIdx.x; begin < size; begin += step) {
-    const Eight eight = begin < step ? first : load_eight(x + begin, size - begin, is_wide);
-    float terms[8];
-    for (int i = 0; i < 8; ++i) terms[i] = to_float(eight.values[i]) * to_float(eight.values[i]);
-    if (is_wide) {  // neighbouring threads' values four by four: one by one they would meet in the same banks
-      auto* to = reinterpret_cast<float4*>(squares + begin);
-      to[0] = {terms[0], terms[1], terms[2], terms[3]}, to[1] = {terms[4], terms[5], terms[6], terms[7]};
-      continue;
-    }
-    for (int i = 0; i < 8; ++i)
-      if (begin + i < size) squares[begin + i] = terms[i];
-  }
+  const int size = static_cast<int>(p.x.size[1]), step = 8 * static_cast<int>(blockDim.x),
+            mine = 8 * static_cast<int>(threadIdx.x);
+  const bf16* x = p.x.row(blockIdx.x);
+  Eight held[kHeld], weight[kHeld];
+#pragma unroll
+  for (int n = 0; n < kHeld; ++n)
+    if (mine + n * step < size) weight[n] = load_eight(p.weight.data + mine + n * step);
+  begin_overlapped();
+#pragma unroll
+  for (int n = 0; n < kHeld; ++n)
+    if (mine + n * step < size) held[n] = load_eight(x + mine + n * step);
+  const auto put_squares = [&](const Eight& eight, int begin) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) squares[lane_place(begin + i)] = to_float(eight.values[i]) * to_float(eight.values[i]);
+  };
+#pragma unroll
+  for (int n = 0; n < kHeld; ++n)
+    if (mine + n * step < size) put_squares(held[n], mine + n * step);
+  for (int begin = mine + kHeld * step; begin < size; begin += step) put_squares(load_eight(x + begin), begin);
   __syncthreads();
   if (threadIdx.x < kLaneThreads) {
-    float lane = 0;
-#pragma unroll 32
-    for (int64_t i = threadIdx.x; i < size; i += kLaneThreads) lane += squares[i];
-    lane = fold_lanes(lane);
-    if (threadIdx.x == 0) inverse = 1.f / sqrtf(lane / static_cast<float>(size) + p.epsilon);
+    const float sum = sum_of_places(squares, size);
+    if (threadIdx.x == 0) inverse = 1.f / sqrtf(sum / static_cast<float>(size) + p.epsilon);
   }
   __syncthreads();
-  for (int64_t begin = 8 * threadIdx.x; begin < size; begin += step) {
-    Eight eight = begin < step ? first : load_eight(x + begin, size - begin, is_wide);
-    const Eight weight = load_eight(p.weight.data + begin, size - begin, is_wide);
-    for (int i = 0; i < 8; ++i)
-      eight.values[i] = to_bf16(to_float(weight.values[i]) * (to_float(eight.values[i]) * inverse));
-    if (is_wide) *reinterpret_cast<uint4*>(&p.out(r, begin)) = *reinterpret_cast<const uint4*>(eight.values);
-    else
-      for (int i = 0; i < 8; ++i)
-        if (begin + i < size) p.out(r, begin + i) = eight.values[i];
+  bf16* out = p.out.row(blockIdx.x);
+#pragma unroll
+  for (int n = 0; n < kHeld; ++n)
+    if (mine + n * step < size) store_eight(out + mine + n * step, normed(held[n], weight[n], inverse));
+  for (int begin = mine + kHeld * step; begin < size; begin += step)
+    store_eight(out + begin, normed(load_eight(x + begin), load_eight(p.weight.data + begin), inverse));
+}
+
+// Any row.
+constexpr int kThreads = 320;
+__global__ void __launch_bounds__(kThreads) norm_rows_kernel(NormParams p) {
+  extern __shared__ float squares[];
+  __shared__ float inverse;
+  begin_overlapped();
+  const int64_t r = blockIdx.x, size = p.x.size[1];
+  for (int64_t i = threadIdx.x; i < size; i += kThreads) squares[i] = to_float(p.x(r, i)) * to_float(p.x(r, i));
+  __syncthreads();
+  if (threadIdx.x < kLaneThreads) {
+    const float sum = sum_in_lanes(size, [&](int64_t i) { return squares[i]; });
+    if (threadIdx.x == 0) inverse = 1.f / sqrtf(sum / static_cast<float>(size) + p.epsilon);
   }
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < size; i += kThreads)
+    p.out(r, i) = to_bf16(p.weight[i] * (to_float(p.x(r, i)) * inverse));
 }
 
 void norm_cuda(const ExecutionContext& context, const NormParams& p) {
   if (p.x.size[0] == 0) return;
   const int64_t shared = p.x.size[1] * static_cast<int64_t>(sizeof(float));
   const auto address = [](const void* at) { return reinterpret_cast<uintptr_t>(at); };
-  const bool is_wide = p.x.size[1] % 8 == 0 && p.x.stride[0] % 8 == 0 && p.out.stride[0] % 8 == 0 &&
+  const bool is_wide = p.x.size[1] % kPlaceColumns == 0 && p.x.stride[0] % 8 == 0 && p.out.stride[0] % 8 == 0 &&
                        (address(p.x.data) | address(p.out.data) | address(p.weight.data)) % 16 == 0;
-  allow_shared_memory(norm_rows_kernel, shared);
-  norm_rows_kernel<<<num_blocks(p.x.size[0], 1), kThreads, shared, stream_of(context)>>>(p, is_wide);
+  const dim3 grid(num_blocks(p.x.size[0], 1));
+  const unsigned threads = std::min(num_blocks(p.x.size[1], 8 * 32) * 32, unsigned{kWideThreads});
+  if (is_wide) launch_overlapped(context, {grid, threads, shared}, norm_wide_kernel, p);
+  else launch_overlapped(context, {grid, kThreads, shared}, norm_rows_kernel, p);
   context.device->launched("norm");
 }
 

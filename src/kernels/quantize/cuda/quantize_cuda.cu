@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/quantize/cuda/small_formats.cuh"
 
 namespace deepinfer {
@@ -9,6 +9,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 
 // A warp packs 32 columns of one row; blockIdx.x is the row, the warps of blockIdx.y share its columns.
 __global__ void pack_kernel(PackRowsParams p) {
+  begin_overlapped();
   const int64_t r = blockIdx.x, size = p.x.size[1];
   const int64_t offset = p.offset_bytes.data ? p.offset_bytes(r) : r * p.stride_bytes;
   const int64_t column = (int64_t{blockIdx.y} * kWarps + threadIdx.x / 32) * 32 + threadIdx.x % 32;
@@ -30,12 +31,14 @@ __global__ void pack_kernel(PackRowsParams p) {
 }
 
 __global__ void unpack_kernel(UnpackRowsParams p) {
+  begin_overlapped();
   const int64_t r = blockIdx.x, size = p.out.size[1];
   const uint8_t* packed = p.packed.row(r);
   for (int64_t i = threadIdx.x; i < size; i += kThreads) p.out(r, i) = unpack_column(p.format, packed, size, i);
 }
 
 __global__ void round_kernel(RoundRowsParams p) {
+  begin_overlapped();
   const int64_t r = blockIdx.x, size = p.x.size[1];
   const int64_t column = (int64_t{blockIdx.y} * kWarps + threadIdx.x / 32) * 32 + threadIdx.x % 32;
   if (column - threadIdx.x % 32 >= size) return;
@@ -50,19 +53,19 @@ dim3 column_grid(int64_t rows, int64_t columns) {
 
 void pack_rows_cuda(const ExecutionContext& context, const PackRowsParams& p) {
   if (p.x.num_elements() == 0) return;
-  pack_kernel<<<column_grid(p.x.size[0], p.x.size[1]), kThreads, 0, stream_of(context)>>>(p);
+  launch_overlapped(context, {column_grid(p.x.size[0], p.x.size[1]), kThreads}, pack_kernel, p);
   context.device->launched("pack_rows");
 }
 
 void unpack_rows_cuda(const ExecutionContext& context, const UnpackRowsParams& p) {
   if (p.out.num_elements() == 0) return;
-  unpack_kernel<<<num_blocks(p.out.size[0], 1), kThreads, 0, stream_of(context)>>>(p);
+  launch_overlapped(context, {num_blocks(p.out.size[0], 1), kThreads}, unpack_kernel, p);
   context.device->launched("unpack_rows");
 }
 
 void round_rows_cuda(const ExecutionContext& context, const RoundRowsParams& p) {
   if (p.x.num_elements() == 0) return;
-  round_kernel<<<column_grid(p.x.size[0], p.x.size[1]), kThreads, 0, stream_of(context)>>>(p);
+  launch_overlapped(context, {column_grid(p.x.size[0], p.x.size[1]), kThreads}, round_kernel, p);
   context.device->launched("round_rows");
 }
 

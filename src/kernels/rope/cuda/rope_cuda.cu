@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/lanes/cuda/launch.cuh"
-#include "kernels/linear/cuda/overlapped_launch.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/rope/rope.h"
 
 namespace deepinfer {
@@ -10,6 +10,7 @@ constexpr int kThreads = 256;
 
 // cos and sin in double, rounded once, as the reference: positions reach 2^20, where fp32 argument reduction would show.
 __global__ void angles_kernel(RopeAnglesParams p) {
+  begin_overlapped();
   const int64_t pairs = p.frequency.size[0], i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= p.position.size[0] * pairs) return;
   const float angle = static_cast<float>(p.position(i / pairs)) * p.frequency(i % pairs);
@@ -21,6 +22,7 @@ __global__ void angles_kernel(RopeAnglesParams p) {
 
 // A thread turns one pair of one head.
 __global__ void rotate_kernel(RopeParams p) {
+  begin_overlapped();
   const int64_t pairs = p.cos.size[1], heads = p.x.size[1], begin = p.x.size[2] - 2 * pairs;
   const int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (at >= p.x.size[0] * heads * pairs) return;
@@ -34,7 +36,7 @@ __global__ void rotate_kernel(RopeParams p) {
 
 // The same for four pairs that stand in sixteen bytes.
 __global__ void rotate_fours_kernel(RopeParams p) {
-  let_kernels_behind_begin();  // a product's weights
+  begin_overlapped();
   const uint32_t fours = static_cast<uint32_t>(p.cos.size[1] / 4), heads = static_cast<uint32_t>(p.x.size[1]);
   const uint32_t at = blockIdx.x * kThreads + threadIdx.x, i = at % fours, h = at / fours % heads, t = at / fours / heads;
   if (t >= p.x.size[0]) return;
@@ -64,15 +66,15 @@ bool has_fours(const RopeParams& p) {
 
 void rope_angles_cuda(const ExecutionContext& context, const RopeAnglesParams& p) {
   if (p.cos.num_elements() == 0) return;
-  angles_kernel<<<num_blocks(p.cos.num_elements(), kThreads), kThreads, 0, stream_of(context)>>>(p);
+  launch_overlapped(context, {num_blocks(p.cos.num_elements(), kThreads), kThreads}, angles_kernel, p);
   context.device->launched("rope_angles");
 }
 
 void rope_cuda(const ExecutionContext& context, const RopeParams& p) {
   const int64_t items = p.x.size[0] * p.x.size[1] * p.cos.size[1];
   if (items == 0) return;
-  if (has_fours(p)) rotate_fours_kernel<<<num_blocks(items / 4, kThreads), kThreads, 0, stream_of(context)>>>(p);
-  else rotate_kernel<<<num_blocks(items, kThreads), kThreads, 0, stream_of(context)>>>(p);
+  if (has_fours(p)) launch_overlapped(context, {num_blocks(items / 4, kThreads), kThreads}, rotate_fours_kernel, p);
+  else launch_overlapped(context, {num_blocks(items, kThreads), kThreads}, rotate_kernel, p);
   context.device->launched("rope");
 }
 

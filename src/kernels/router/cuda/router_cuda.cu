@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "kernels/lanes/cuda/lane_sum.cuh"
-#include "kernels/lanes/cuda/launch.cuh"
 #include "kernels/lanes/exponential.h"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/router/router.h"
 
 namespace deepinfer {
@@ -54,6 +54,7 @@ __device__ Best best_of_mine(const float* ranking, const uint8_t* taken, int exp
 
 // A block routes one token: all threads score, one warp chooses. Only the thread that had the last choice looks again.
 __global__ void router_kernel(RouterParams p) {
+  begin_overlapped();
   extern __shared__ float shared[];
   const int64_t t = blockIdx.x;
   const int experts = static_cast<int>(p.logits.size[1]), choices = static_cast<int>(p.expert.size[1]);
@@ -98,7 +99,7 @@ void router_cuda(const ExecutionContext& context, const RouterParams& p) {
   const int64_t shared = p.logits.size[1] * (2 * static_cast<int64_t>(sizeof(float)) + 1);
   allow_shared_memory(router_kernel, shared);
   const unsigned threads = std::min(num_blocks(p.logits.size[1], 32) * 32, 512u);
-  router_kernel<<<num_blocks(p.logits.size[0], 1), threads, shared, stream_of(context)>>>(p);
+  launch_overlapped(context, {num_blocks(p.logits.size[0], 1), threads, shared}, router_kernel, p);
   context.device->launched("router");
 }
 

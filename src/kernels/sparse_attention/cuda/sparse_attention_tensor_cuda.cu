@@ -8,6 +8,7 @@
 #include <bit>
 #include <initializer_list>
 
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/sparse_attention/cuda/attention_filler.cuh"
 #include "kernels/sparse_attention/cuda/attention_multiplier.cuh"
 
@@ -31,6 +32,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   if (threadIdx.x < kRowsEach) s.no_rows[threadIdx.x] = reinterpret_cast<const uint8_t*>(zero_row);
   __syncthreads();
+  begin_overlapped();
   const int group = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kGroupThreads, 0),
             thread = static_cast<int>(threadIdx.x) % kGroupThreads;
   if (group < 2) {
@@ -71,8 +73,8 @@ void sparse_attention_tensor_cuda(const ExecutionContext& context, const SparseA
   if (!kHasWarpgroups || !takes(p)) return kSparseAttentionCuda(context, p);
   const int64_t num_items = p.q.size[0] * ((p.q.size[1] + kHeads - 1) / kHeads);
   allow_shared_memory(attention_kernel, sizeof(Shared));
-  attention_kernel<<<static_cast<unsigned>(std::min<int64_t>(num_items, multiprocessor_count())), kThreads,
-                     sizeof(Shared), stream_of(context)>>>(p, static_cast<int>(num_items));
+  const auto blocks = static_cast<unsigned>(std::min<int64_t>(num_items, multiprocessor_count()));
+  launch_overlapped(context, {blocks, kThreads, sizeof(Shared)}, attention_kernel, p, static_cast<int>(num_items));
   context.device->launched("sparse_attention");
 }
 

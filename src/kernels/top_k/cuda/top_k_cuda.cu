@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/lanes/cuda/launch.cuh"
+#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/top_k/top_k.h"
 
 namespace deepinfer {
@@ -304,6 +304,7 @@ __device__ void select(const Source& source, int64_t k, int32_t* out) {
 }
 
 __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(TopKParams p) {
+  begin_overlapped();
   const int64_t t = blockIdx.x / cg::this_cluster().num_blocks(), visible = p.num_visible(t);
   const float* scores = p.scores.data ? p.scores.row(t) : nullptr;
   if (!p.candidates.data) return select(ListedScores{scores, nullptr, visible, 1}, p.out.size[1], p.out.row(t));
@@ -321,6 +322,7 @@ __global__ void __launch_bounds__(kThreads, 2) top_k_kernel(TopKParams p) {
 }
 
 __global__ void __launch_bounds__(kThreads, 2) candidate_blocks_kernel(CandidateBlocksParams p) {
+  begin_overlapped();
   const int64_t t = blockIdx.x / cg::this_cluster().num_blocks(), visible = p.num_visible(t), size = p.block_size;
   const float* scores = p.scores.data ? p.scores.row(t) : nullptr;
   select(BlockMaxima{scores, visible, (visible + size - 1) / size, size}, p.out.size[1], p.out.row(t));
@@ -335,16 +337,8 @@ void launch_selection(const ExecutionContext& context, void (*kernel)(Params), c
   while (blocks < kBlocksMax && 2 * blocks * tokens <= multiprocessor_count() &&
          2 * blocks * kWorthSplitting <= candidates_max)
     blocks *= 2;
-  cudaLaunchAttribute cluster{.id = cudaLaunchAttributeClusterDimension, .val = {}};
-  cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
-  const cudaLaunchConfig_t config{.gridDim = dim3(static_cast<unsigned>(tokens * blocks)),
-                                  .blockDim = dim3(kThreads),
-                                  .dynamicSmemBytes = kShared,
-                                  .stream = stream_of(context),
-                                  .attrs = &cluster,
-                                  .numAttrs = 1};
-  allow_shared_memory(kernel, kShared);
-  cudaLaunchKernelEx(&config, kernel, p);
+  launch_overlapped(context,
+                    {static_cast<unsigned>(tokens * blocks), kThreads, kShared, static_cast<unsigned>(blocks)}, kernel, p);
 }
 
 void top_k_cuda(const ExecutionContext& context, const TopKParams& p) {
