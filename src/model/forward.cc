@@ -36,10 +36,11 @@ void set_up_rows(State& state) {
     state.groups.emplace_back(rows, state.step_tables);
     state.group_angles.emplace_back(memory, rows, pairs);
   }
-  const int64_t ngrams = state.hashes_on_device() ? rows * state.parts.hasher->look_back() : 0;
-  state.step = {Staged<TokenId>(state.step_tables, rows), Staged<int32_t>(state.step_tables, rows),
-                Staged<int32_t>(state.step_tables, state.options.logits_rows_max),
-                Staged<int64_t>(state.step_tables, rows), Staged<TokenId>(state.step_tables, ngrams)};
+  const int64_t look_back = state.hashes_on_device() ? state.parts.hasher->look_back() : 0;
+  StagedTables& tables = state.step_tables;
+  state.step = {Staged<TokenId>(tables, PerRow{rows}), Staged<int32_t>(tables, PerRow{rows}),
+                Staged<int32_t>(tables, state.options.logits_rows_max), Staged<int64_t>(tables, PerRow{rows}),
+                Staged<TokenId>(tables, PerRow{rows, look_back})};
   for (int kind = 0; kind < 2; ++kind) {
     std::vector<float> frequencies(static_cast<size_t>(pairs));
     rope_frequencies(rope_spec(state.config, kind), frequencies);
@@ -52,10 +53,10 @@ void set_up_draft(State& state) {
   const int64_t sequences = state.options.draft_sequences_max, rows = sequences * state.config.draft.block_size;
   state.draft_angles = RopeAngles(state.device.memory(), rows, state.config.rope_dim / 2);
   DraftTables& draft = state.draft;
-  draft.tokens = Staged<TokenId>(state.draft_tables, rows);
+  draft.tokens = Staged<TokenId>(state.draft_tables, PerRow{rows});
   for (Staged<int32_t>* table : {&draft.positions, &draft.lanes, &draft.window_begin, &draft.window_end,
                                  &draft.num_fresh, &draft.block_begin, &draft.head_source})
-    *table = Staged<int32_t>(state.draft_tables, rows);
+    *table = Staged<int32_t>(state.draft_tables, PerRow{rows});
   draft.shared_begin = Staged<int32_t>(state.draft_tables, 2);
   state.chain.previous = Staged<TokenId>(state.chain_tables, sequences);
 }
@@ -192,6 +193,16 @@ void list_logits_rows(State& state) {
   while (out < state.num_head_rows) state.step.logits_source[out++] = 0;
 }
 
+// The table of the boundary is read only where rows go there.
+void select_decoder_rows(State& state) {
+  state.decoder.table.select_decoder(state.all.table, RowTable::Windows::kDecoder);
+  if (state.pads) state.decoder.table.pad(state.all.table.num_rows());
+  state.drops_rows = state.decoder.table.num_rows() < state.all.table.num_rows();
+  if (!state.drops_rows) return;
+  state.boundary.table.select_decoder(state.all.table, RowTable::Windows::kEncoder);
+  state.all.table.dropped_ring_offsets(state.boundary.table, state.step.dropped_offsets);
+}
+
 void run_head(State& state) {
   const int64_t rows = state.num_rows(), hidden = state.config.hidden, streams = state.config.num_streams,
                 out = state.num_head_rows;
@@ -300,22 +311,21 @@ Status Forward::begin(const RowBatch& batch, const Caches& caches) {
   state.rows = nullptr;
   state.caches = caches;
   TRY(state.device.wait_for_mark());  // the tables of the step before have been read
-  TRY(state.all.table.fill(batch, caches));
   state.pads = can_pad(state, batch);
-  if (state.pads) state.all.table.pad(padded_size(batch.num_rows(), state.options.rows_max));
+  const int64_t rows = state.pads ? padded_size(batch.num_rows(), state.options.rows_max) : batch.num_rows();
+  state.step_tables.lay_out(rows);
+  TRY(state.all.table.fill(batch, caches));
+  if (state.pads) state.all.table.pad(rows);
   TRY(stage_inputs(state, batch));
   TRY(count_logits_rows(state));
   TRY(hash_engram_rows(state, batch));
   copy_block_tables(state, batch, caches);
-  state.boundary.table.select_decoder(state.all.table, RowTable::Windows::kEncoder);
-  state.decoder.table.select_decoder(state.all.table, RowTable::Windows::kDecoder);
-  if (state.pads)
-    for (StepRows* rows : {&state.boundary, &state.decoder}) rows->table.pad(state.all.table.num_rows());
-  state.drops_rows = state.decoder.table.num_rows() < state.all.table.num_rows();
+  select_decoder_rows(state);
   list_logits_rows(state);
-  state.all.table.dropped_ring_offsets(state.boundary.table, state.step.dropped_offsets);
-  for (StepRows* rows : {&state.all, &state.boundary, &state.decoder})
-    rows->shared_begin[1] = static_cast<int32_t>(rows->table.num_rows());
+  for (StepRows* table : {&state.all, &state.boundary, &state.decoder}) {
+    table->shared_begin[0] = 0;
+    table->shared_begin[1] = static_cast<int32_t>(table->table.num_rows());
+  }
   for (int s = 0; s < state.roles.num_sources(); ++s) fill_groups(state, s);
   state.step_tables.upload();
   if (!state.device.is_host()) TRY(bring_engram_rows(state));

@@ -32,6 +32,7 @@ void fill_draft_tables(State& state, std::span<const DraftSequence> sequences) {
       draft.head_source[i * num + s] = static_cast<int32_t>(row);
     }
   }
+  draft.shared_begin[0] = 0;
   draft.shared_begin[1] = static_cast<int32_t>(num * block);
 }
 
@@ -177,6 +178,7 @@ void begin_draft(State& state, std::span<const DraftSequence> sequences, const C
   state.num_draft_sequences = static_cast<int64_t>(sequences.size());
   state.num_draft_rows = state.num_draft_sequences * state.config.draft.block_size;
   if (sequences.empty()) return;
+  state.draft_tables.lay_out(state.num_draft_rows);
   fill_draft_tables(state, sequences);
   state.draft_tables.upload();
 }

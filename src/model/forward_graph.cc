@@ -22,6 +22,7 @@ std::vector<int64_t> step_shape(const Forward::State& state) {
   for (const GroupTable& groups : state.groups) shape.push_back(groups.num_groups());
   for (int s = 0; s < state.roles.num_sources(); ++s)
     for (const StepRows* rows : {&state.all, &state.boundary}) {
+      if (rows == &state.boundary && !state.drops_rows) continue;
       const int32_t visible = rows->table.max_visible(s);
       const int64_t width = score_width(state, visible);
       if (rows->table.num_rows() * width > state.options.score_entries_max) return {};

@@ -2,6 +2,7 @@
 #include "model/row_table.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "kernels/compressor/compressor.h"
@@ -12,15 +13,16 @@ RowTable::RowTable(const CacheLayout& layout, int64_t rows_max, StagedTables& ta
     : layout_(layout),
       rows_max_(rows_max),
       max_visible_(layout.sources.size(), 0),
-      source_(tables, rows_max),
-      position_(tables, rows_max),
-      lane_(tables, rows_max),
-      window_begin_(tables, rows_max),
-      window_end_(tables, rows_max),
-      num_fresh_(tables, rows_max),
-      visible_(tables, rows_max * static_cast<int64_t>(layout.sources.size())),
-      ring_offset_(tables, rows_max),
-      is_image_(tables, rows_max) {}
+      source_(tables, PerRow{rows_max}),
+      position_(tables, PerRow{rows_max}),
+      lane_(tables, PerRow{rows_max}),
+      window_begin_(tables, PerRow{rows_max}),
+      window_end_(tables, PerRow{rows_max}),
+      num_fresh_(tables, PerRow{rows_max}),
+      ring_offset_(tables, PerRow{rows_max}),
+      is_image_(tables, PerRow{rows_max}) {
+  for (size_t s = 0; s < layout.sources.size(); ++s) visible_.emplace_back(tables, PerRow{rows_max});
+}
 
 Status RowTable::check_sequence(const SequenceRows& sequence, const RowBatch& batch, const Caches& caches) const {
   const std::string where = "batch: lane " + std::to_string(sequence.lane);
@@ -74,13 +76,33 @@ Status RowTable::fill(const RowBatch& batch, const Caches& caches) {
   std::fill(max_visible_.begin(), max_visible_.end(), 0);
   num_rows_ = 0;
   for (const SequenceRows& sequence : sequences_) {
-    for (int64_t at = sequence.rows.begin; at < sequence.rows.end; ++at) {
-      const bool is_image = !batch.image_rows.empty() && batch.image_rows[static_cast<size_t>(at)] != nullptr;
-      add_row(static_cast<int32_t>(at), sequence, sequence.position_begin + at - sequence.rows.begin, is_image);
-    }
+    add_rows(sequence, batch);
     finish_sequence(sequence, sequence.rows, sequence.window_begin);
   }
   return {};
+}
+
+// All rows of a sequence, table by table.
+void RowTable::add_rows(const SequenceRows& sequence, const RowBatch& batch) {
+  const int64_t first = num_rows_, num = sequence.rows.size();
+  const auto count_up = [&](Staged<int32_t>& table, int64_t from) {
+    std::iota(table.data() + first, table.data() + first + num, static_cast<int32_t>(from));
+  };
+  count_up(source_, sequence.rows.begin);
+  count_up(position_, sequence.position_begin);
+  count_up(window_end_, sequence.position_begin + 1);
+  std::fill_n(lane_.data() + first, num, sequence.lane);
+  uint8_t* is_image = is_image_.data() + first;
+  std::fill_n(is_image, num, uint8_t{0});
+  for (int64_t i = 0; i < num && !batch.image_rows.empty(); ++i)
+    is_image[i] = batch.image_rows[static_cast<size_t>(sequence.rows.begin + i)] != nullptr;
+  for (size_t s = 0; s < layout_.sources.size(); ++s) {
+    int32_t* visible = visible_[s].data() + first;
+    for (int64_t i = 0; i < num; ++i)
+      visible[i] = static_cast<int32_t>((sequence.position_begin + i + 1) / layout_.sources[s].ratio);
+    max_visible_[s] = std::max(max_visible_[s], visible[num - 1]);
+  }
+  num_rows_ += num;
 }
 
 void RowTable::add_row(int32_t source, const SequenceRows& sequence, int64_t position, bool is_image) {
@@ -92,7 +114,7 @@ void RowTable::add_row(int32_t source, const SequenceRows& sequence, int64_t pos
   window_end_[row] = static_cast<int32_t>(position + 1);
   for (size_t s = 0; s < layout_.sources.size(); ++s) {
     const int32_t visible = static_cast<int32_t>((position + 1) / layout_.sources[s].ratio);
-    visible_[static_cast<int64_t>(s) * rows_max_ + row] = visible;
+    visible_[s][row] = visible;
     max_visible_[s] = std::max(max_visible_[s], visible);
   }
 }
@@ -107,24 +129,57 @@ void RowTable::pad(int64_t num_rows) {
     lane_[row] = sequences_[0].lane;
     is_image_[row] = 0;
     ring_offset_[row] = kSkipRow;
-    for (size_t s = 0; s < layout_.sources.size(); ++s) visible_[static_cast<int64_t>(s) * rows_max_ + row] = 0;
+    for (size_t s = 0; s < layout_.sources.size(); ++s) visible_[s][row] = 0;
   }
 }
 
 void RowTable::finish_sequence(const SequenceRows& sequence, Range rows, int64_t window_begin) {
+  std::fill_n(window_begin_.data() + rows.begin, rows.size(), static_cast<int32_t>(window_begin));
+  const int32_t* position = position_.data();
+  int32_t* num_fresh = num_fresh_.data();
+  int64_t* ring_offset = ring_offset_.data();
+  const int64_t lane = sequence.lane * layout_.ring_bytes();
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    window_begin_[row] = static_cast<int32_t>(window_begin);
-    num_fresh_[row] = static_cast<int32_t>(std::min(layout_.window, row - rows.begin + 1));
+    num_fresh[row] = static_cast<int32_t>(std::min(layout_.window, row - rows.begin + 1));
     const bool is_superseded = row + layout_.ring_slots < rows.end;
-    ring_offset_[row] = is_superseded ? kSkipRow
-                                      : sequence.lane * layout_.ring_bytes() +
-                                            position_[row] % layout_.ring_slots * layout_.window_row_bytes;
+    ring_offset[row] = is_superseded ? kSkipRow : lane + position[row] % layout_.ring_slots * layout_.window_row_bytes;
   }
   sequence_rows_.push_back(rows);
 }
 
+bool RowTable::keeps_all_rows_of(const RowTable& all) const {
+  for (int64_t s = 0; s < all.num_sequences(); ++s) {
+    const Range rows = all.sequence_rows(s);
+    if (!rows.empty() && all.position_[rows.begin] < all.sequence(s).decoder_begin) return false;
+  }
+  return true;
+}
+
+// What select_decoder() gives where every row goes on, as decode rows do: all but the windows are the same.
+void RowTable::copy_rows(const RowTable& all, Windows windows) {
+  sequence_rows_ = all.sequence_rows_;
+  max_visible_ = all.max_visible_;
+  num_rows_ = sequence_rows_.empty() ? 0 : sequence_rows_.back().end;
+  const auto copy = [&](const auto& from, auto& to) { std::copy_n(from.data(), num_rows_, to.data()); };
+  copy(all.position_, position_);
+  copy(all.lane_, lane_);
+  copy(all.window_end_, window_end_);
+  copy(all.num_fresh_, num_fresh_);
+  copy(all.ring_offset_, ring_offset_);
+  copy(all.is_image_, is_image_);
+  for (size_t s = 0; s < visible_.size(); ++s) copy(all.visible_[s], visible_[s]);
+  std::iota(source_.data(), source_.data() + num_rows_, 0);
+  for (size_t s = 0; s < sequences_.size(); ++s) {
+    const Range rows = sequence_rows_[s];
+    const int64_t begin =
+        windows == Windows::kEncoder ? sequences_[s].window_begin : sequences_[s].decoder_window_begin;
+    std::fill_n(window_begin_.data() + rows.begin, rows.size(), static_cast<int32_t>(begin));
+  }
+}
+
 void RowTable::select_decoder(const RowTable& all, Windows windows) {
   sequences_ = all.sequences_;
+  if (keeps_all_rows_of(all)) return copy_rows(all, windows);
   sequence_rows_.clear();
   std::fill(max_visible_.begin(), max_visible_.end(), 0);
   num_rows_ = 0;
@@ -154,14 +209,14 @@ void RowTable::dropped_ring_offsets(const RowTable& selected, Staged<int64_t>& o
 }
 
 GroupTable::GroupTable(int64_t rows_max, StagedTables& tables)
-    : lane_(tables, rows_max),
-      last_row_(tables, rows_max),
-      last_position_(tables, rows_max),
-      num_rows_(tables, rows_max),
-      first_position_(tables, rows_max),
-      tail_position_(tables, rows_max),
-      global_offset_(tables, rows_max),
-      index_offset_(tables, rows_max) {}
+    : lane_(tables, PerRow{rows_max}),
+      last_row_(tables, PerRow{rows_max}),
+      last_position_(tables, PerRow{rows_max}),
+      num_rows_(tables, PerRow{rows_max}),
+      first_position_(tables, PerRow{rows_max}),
+      tail_position_(tables, PerRow{rows_max}),
+      global_offset_(tables, PerRow{rows_max}),
+      index_offset_(tables, PerRow{rows_max}) {}
 
 void GroupTable::fill(const RowTable& rows, const Caches& caches, int source) {
   const CacheLayout::Source& layout = caches.layout.sources[static_cast<size_t>(source)];

@@ -50,7 +50,7 @@ class RowTable {
 
   // Of one row, for the host. Views below are for ops: on a device they show its memory.
   int64_t position(int64_t row) const { return position_[row]; }
-  int32_t visible(int source, int64_t row) const { return visible_[source * rows_max_ + row]; }
+  int32_t visible(int source, int64_t row) const { return visible_[static_cast<size_t>(source)][row]; }
 
   View<const int32_t, dim::tokens> positions() const { return view(position_); }
   View<const int32_t, dim::entries> sources() const { return {source_.on_device(), {num_rows_}}; }
@@ -62,13 +62,14 @@ class RowTable {
   // Byte offset into a layer's rings; kSkipRow where a newer row of this table takes the same slot.
   View<const int64_t, dim::rows> ring_offsets() const { return {ring_offset_.on_device(), {num_rows_}}; }
   // floor((p + 1) / ratio) of every row, for one source.
-  View<const int32_t, dim::tokens> num_visible(int source) const {
-    return {visible_.on_device() + source * rows_max_, {num_rows_}};
-  }
+  View<const int32_t, dim::tokens> num_visible(int source) const { return view(visible_[static_cast<size_t>(source)]); }
   int32_t max_visible(int source) const { return max_visible_[static_cast<size_t>(source)]; }
 
  private:
   Status check_sequence(const SequenceRows& sequence, const RowBatch& batch, const Caches& caches) const;
+  bool keeps_all_rows_of(const RowTable& all) const;
+  void copy_rows(const RowTable& all, Windows windows);
+  void add_rows(const SequenceRows& sequence, const RowBatch& batch);
   void add_row(int32_t source, const SequenceRows& sequence, int64_t position, bool is_image);
   void finish_sequence(const SequenceRows& sequence, Range rows, int64_t window_begin);
   View<const int32_t, dim::tokens> view(const Staged<int32_t>& values) const {
@@ -80,7 +81,8 @@ class RowTable {
   std::vector<SequenceRows> sequences_;
   std::vector<Range> sequence_rows_;
   std::vector<int32_t> max_visible_;
-  Staged<int32_t> source_, position_, lane_, window_begin_, window_end_, num_fresh_, visible_;
+  Staged<int32_t> source_, position_, lane_, window_begin_, window_end_, num_fresh_;
+  std::vector<Staged<int32_t>> visible_;  // of each source
   Staged<int64_t> ring_offset_;
   Staged<uint8_t> is_image_;
   Buffer<uint8_t> lane_is_used_;
