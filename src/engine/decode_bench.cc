@@ -70,12 +70,14 @@ Status print_predictions(const BenchOptions& options, BenchReport& report) {
   WeightViews nowhere;
   const ModelSize size = measure_model(config, declare_weights(config, nowhere));
   const KernelShares shares = measure_shares(options);
+  const CpuLevel level = bench_level(options);
   fmt::print(
-      "# measured here: FP4 mat-vec {:.0f} % of plain reads, FP4 x 512 rows {:.0f} % of the bf16 peak, index "
-      "scores {:.0f} % of the int8 peak\n"
+      "# measured here: FP4 mat-vec {:.0f} % of plain reads, FP4 x 512 rows {:.0f} % of the {} peak, index "
+      "scores {:.0f} % of the {} peak (level {}; taken as shares of each machine's peaks)\n"
       "# decode = 1 / (decode_bytes / (bandwidth * gemv) + cache_bytes / bandwidth + index_ops / (2 * peak * "
       "index)); prefill = peak * gemm / ops a token; bandwidth = nominal * {}\n",
-      100 * shares.gemv, 100 * shares.gemm, 100 * shares.index, kSustained);
+      100 * shares.gemv, 100 * shares.gemm, measure_bf16_peak(level).name, 100 * shares.index,
+      measure_int8_peak(level).name, to_string(level), kSustained);
   for (const ServerCpu& cpu : server_cpus()) {
     for (const int64_t context : {4096, 131072, 1048576}) {
       const ServerPrediction p = predict(config, size, cpu, shares, context);

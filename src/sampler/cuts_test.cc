@@ -133,10 +133,26 @@ TEST(RowScan, FindsNonFiniteValuesAnywhere) {
       for (const float bad :
            {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), kMasked}) {
         std::vector<float> row(size, 3e38f);
-        EXPECT_TRUE(is_finite(row));
+        EXPECT_TRUE(scan_row(row).is_finite);
         row[at] = bad;
-        EXPECT_FALSE(is_finite(row)) << size << " " << at;
+        EXPECT_FALSE(scan_row(row).is_finite) << size << " " << at;
       }
+}
+
+TEST(RowScan, OneWalkFindsTheFirstMaximumInWhicheverBlock) {
+  for (const size_t size : {1u, 17u, 2047u, 2048u, 2049u, 6000u}) {
+    std::vector<float> row(size, -3.f);
+    EXPECT_EQ(scan_row(row).first, 0);
+    for (const size_t at : {size - 1, 3 * size / 4, size / 2, size / 3, size_t{0}}) {  // the later ones are ties
+      row[at] = 2.f;
+      const RowScan scan = scan_row(row);
+      EXPECT_TRUE(scan.is_finite);
+      EXPECT_EQ(scan.max, 2.f);
+      EXPECT_EQ(scan.first, static_cast<TokenId>(at)) << size;
+    }
+    row[size / 2] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_FALSE(scan_row(row).is_finite) << size;
+  }
 }
 
 }  // namespace

@@ -32,20 +32,43 @@ float exp_sum_block(std::span<const float> row, float max, float temperature) {
   return fold[0];
 }
 
+// The largest value; a bit of `found` for a NaN or an infinity, whose difference with itself is no zero.
+float max_and_faults(std::span<const float> block, Int4* found) {
+  const float lowest = -std::numeric_limits<float>::infinity();
+  Float4 max[kWide] = {splat(lowest), splat(lowest), splat(lowest), splat(lowest)};
+  size_t i = 0;
+  for (; i + kStep <= block.size(); i += kStep)
+    for (size_t w = 0; w < kWide; ++w) {
+      const Float4 values = load<Float4>(block.data() + i + 4 * w);
+      found[w] |= std::bit_cast<Int4>(values - values);
+      max[w] = values > max[w] ? values : max[w];
+    }
+  float largest = lowest;
+  for (const Float4& m : max)
+    for (int k = 0; k < 4; ++k) largest = std::max(largest, m[k]);
+  for (; i < block.size(); ++i) {
+    found[0][0] |= std::bit_cast<int32_t>(block[i] - block[i]);
+    largest = std::max(largest, block[i]);
+  }
+  return largest;
+}
+
 }  // namespace
 
-bool is_finite(std::span<const float> row) {
-  constexpr int32_t kInfinity = 0x7F800000;
+// Block by block, so that the place of the maximum is looked for in one block, which is still in the first cache.
+RowScan scan_row(std::span<const float> row) {
+  CHECK(!row.empty());
+  constexpr size_t kBlock = 2048;
+  RowScan scan{.max = -std::numeric_limits<float>::infinity()};
+  size_t best = 0;
   Int4 found[kWide] = {};
-  size_t i = 0;
-  for (; i + kStep <= row.size(); i += kStep)
-    for (size_t w = 0; w < kWide; ++w) {
-      const Int4 bits = load<Int4>(row.data() + i + 4 * w);
-      found[w] |= (bits & 0x7FFFFFFF) >= kInfinity;
-    }
-  bool is_bad = any((found[0] | found[1]) | (found[2] | found[3]));
-  for (; i < row.size(); ++i) is_bad |= (std::bit_cast<int32_t>(row[i]) & 0x7FFFFFFF) >= kInfinity;
-  return !is_bad;
+  for (size_t begin = 0; begin < row.size(); begin += kBlock) {
+    const float max = max_and_faults(row.subspan(begin, std::min(kBlock, row.size() - begin)), found);
+    if (max > scan.max) scan.max = max, best = begin;
+  }
+  scan.is_finite = !any((found[0] | found[1]) | (found[2] | found[3]));
+  if (scan.is_finite) scan.first = static_cast<TokenId>(best) + first_of(row.subspan(best), scan.max);
+  return scan;
 }
 
 float max_of(std::span<const float> row) {

@@ -11,8 +11,14 @@
 
 namespace deepinfer {
 
-// False if the row holds a NaN or an infinity.
-bool is_finite(std::span<const float> row);
+// All that a greedy row needs, from one walk.
+struct RowScan {
+  bool is_finite = true;  // no NaN, no infinity; if false the rest means nothing
+  float max = 0;
+  TokenId first = -1;  // the lowest index that holds max
+};
+// Precondition: the row is not empty.
+RowScan scan_row(std::span<const float> row);
 
 // The largest value, -infinity for none. No NaN may be in the row.
 float max_of(std::span<const float> row);

@@ -56,11 +56,10 @@ Float4 exponents(std::span<const float> logits, size_t begin, float max, float t
 // Two bounds spare most of the noise. No noise exceeds kGumbelMax, so tokens far below the best score are passed over.
 // And noise above t needs a uniform within exp(-t) of 1, because -log(1 - w) >= w: one exponential instead of two
 // logarithms. The margin covers the rounding of the exact path.
-TokenId pick_among_all(const SampleRow& row, std::span<const float> logits, float max) {
+TokenId pick_among_all(const SampleRow& row, std::span<const float> logits, float max, TokenId likeliest) {
   constexpr float kMargin = 1.0001f;
   const NoiseKey key = noise_key(row);
   Best best;
-  const TokenId likeliest = first_of(logits, max);
   best.offer(gumbel(key, likeliest), likeliest);
   for (size_t begin = 0; begin < logits.size(); begin += 4) {
     const Float4 exponent = exponents(logits, begin, max, row.params->temperature);
@@ -75,9 +74,14 @@ TokenId pick_among_all(const SampleRow& row, std::span<const float> logits, floa
   return best.id;
 }
 
-TokenId pick(const SampleRow& row, std::span<const float> logits, float max, std::vector<Candidate>& candidates) {
-  if (row.params->temperature <= kGreedyTemperature) return first_of(logits, max);
-  if (!has_cuts(*row.params)) return pick_among_all(row, logits, max);
+// `likeliest`: the first that holds max; -1 where nobody has looked for it.
+TokenId pick(const SampleRow& row, std::span<const float> logits, float max, TokenId likeliest,
+             std::vector<Candidate>& candidates) {
+  const bool is_greedy = row.params->temperature <= kGreedyTemperature;
+  if (is_greedy || !has_cuts(*row.params)) {
+    if (likeliest < 0) likeliest = first_of(logits, max);
+    return is_greedy ? likeliest : pick_among_all(row, logits, max, likeliest);
+  }
   cut(*row.params, logits, max, candidates);
   return pick_among(row, candidates, max);
 }
@@ -96,26 +100,30 @@ void write_logprobs(std::span<const float> logits, float max, float temperature,
 void sample_row(std::span<const float> model_logits, const SampleRow& row, std::span<float> edited,
                 std::vector<Candidate>& candidates, SampledToken& out) {
   out = {};
-  if (!is_finite(model_logits)) {
+  const RowScan scan = scan_row(model_logits);
+  if (!scan.is_finite) {
     out.error = SampleError::kNotFinite;
     return;
   }
   std::span<const float> logits = model_logits;
+  float max = scan.max;
+  TokenId likeliest = scan.first;
   if (has_edits(row)) {
     std::ranges::copy(model_logits, edited.begin());
     edit_row(row, edited);
     logits = edited;
+    max = max_of(logits);
+    likeliest = -1;
   }
-  const float max = max_of(logits);
   if (max == kMasked) {
     out.error = SampleError::kNothingAllowed;
     return;
   }
   const SamplingParams& p = *row.params;
-  out.id = pick(row, logits, max, candidates);
+  out.id = pick(row, logits, max, likeliest, candidates);
   if (!p.top_logprobs) return;
   if (p.logprob_source == LogprobSource::kModel)
-    return write_logprobs(model_logits, max_of(model_logits), 1, *p.top_logprobs, candidates, out);
+    return write_logprobs(model_logits, scan.max, 1, *p.top_logprobs, candidates, out);
   write_logprobs(logits, max, p.temperature <= kGreedyTemperature ? 1 : p.temperature, *p.top_logprobs, candidates,
                  out);
 }
@@ -158,12 +166,13 @@ int64_t count_accepted(std::span<const TokenId> drafts, std::span<const TokenId>
 SampledToken model_logprobs(std::span<const float> logits, TokenId id, int32_t num_top) {
   CHECK(num_top >= 0 && num_top <= kTopLogprobsMax && id >= 0 && static_cast<size_t>(id) < logits.size());
   SampledToken out{.id = id};
-  if (!is_finite(logits)) {
+  const RowScan scan = scan_row(logits);
+  if (!scan.is_finite) {
     out.error = SampleError::kNotFinite;
     return out;
   }
   std::vector<Candidate> candidates;
-  write_logprobs(logits, max_of(logits), 1, num_top, candidates, out);
+  write_logprobs(logits, scan.max, 1, num_top, candidates, out);
   return out;
 }
 
