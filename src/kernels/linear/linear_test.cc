@@ -232,26 +232,32 @@ TEST(Linear, ARowIsTheSameAloneAndInABatch) {
   }
 }
 
-// The same where different numbers of rows take different kernels (on devices: up to 8, up to 64, more) and a matrix of
-// few outputs is summed in segments.
+// The same where different numbers of rows take different kernels (on devices: up to 8, 96, 160, 192, 256, 288, more)
+// and a matrix of few outputs is summed in segments, or has but one.
 TEST(Linear, ARowIsTheSameInBatchesOfAnySize) {
   Rng rng(19);
-  const int64_t rows = 300, in = 1280, out = 70;
-  const OwnedWeights weights[] = {random_fp8(rng, out, in), random_fp4(rng, out, in), random_bf16_matrix(rng, out, in)};
-  const auto x = random_bf16(rng, rows * in, 1.f);
-  for (const OwnedWeights& w : weights) {
-    on_every_row<LinearParams>(linear_rows(), [&](const auto& row, const ExecutionContext& context) {
-      std::vector<float> batch(static_cast<size_t>(rows * out)), part(batch.size());
-      const auto run = [&](int64_t first, int64_t count, std::vector<float>& y) {
-        row.launch(context, {.x = {x.data() + first * in, {count, in}},
-                             .weight = pick(w),
-                             .round_activation = true,
-                             .out_f32 = {y.data() + first * out, {count, out}}});
-      };
-      run(0, rows, batch);
-      run(0, 1, part), run(1, 7, part), run(8, 15, part), run(23, 64, part), run(87, 213, part);
-      EXPECT_EQ(std::memcmp(batch.data(), part.data(), batch.size() * sizeof(float)), 0);
-    });
+  const int64_t rows = 600, out = 70;
+  for (const int64_t in : {1280, 256}) {
+    const OwnedWeights weights[] = {random_fp8(rng, out, in), random_fp4(rng, out, in),
+                                    random_bf16_matrix(rng, out, in)};
+    const auto x = random_bf16(rng, rows * in, 1.f);
+    for (const OwnedWeights& w : weights) {
+      on_every_row<LinearParams>(linear_rows(), [&](const auto& row, const ExecutionContext& context) {
+        std::vector<float> batch(static_cast<size_t>(rows * out)), part(batch.size());
+        const auto run = [&](int64_t first, int64_t count, std::vector<float>& y) {
+          row.launch(context, {.x = {x.data() + first * in, {count, in}},
+                               .weight = pick(w),
+                               .round_activation = true,
+                               .out_f32 = {y.data() + first * out, {count, out}}});
+        };
+        run(0, rows, batch);
+        const int64_t pieces[][2] = {{0, 1}, {1, 7}, {8, 15}, {23, 64}, {87, 130}, {217, 170}, {387, 213}};
+        for (const auto& [first, count] : pieces) run(first, count, part);
+        EXPECT_EQ(std::memcmp(batch.data(), part.data(), batch.size() * sizeof(float)), 0) << in;
+        run(40, 283, part);
+        EXPECT_EQ(std::memcmp(batch.data(), part.data(), batch.size() * sizeof(float)), 0) << in;
+      });
+    }
   }
 }
 

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks) stream_experts_kernel
     uint32_t* stage = reinterpret_cast<uint32_t*>(s.x) + warp / 4 * (S::kTokens * kStagePitch);
     static_assert(S::kWarps / 4 * S::kTokens * kStagePitch * 4 <= sizeof(s.x));
     emit_hidden<S::kKind, S::kTokens, S::kTokens>(a.table, place, a.hidden_panels, a.num_groups, stage, tile + warp / 4 * 32,
-                                                  [&](int eight) { return eight % a.segments == rank; }, sums);
+                                                  [&](int eight) { return eight % a.segments == rank ? 8 * eight : -8; }, sums);
   } else {
     emit_out<S>(a, place, row, rank, sums);
   }

@@ -5,6 +5,7 @@
 #include "kernels/experts/cuda/expert_places.cuh"
 #include "kernels/linear/cuda/panel_activations.cuh"
 #include "kernels/linear/cuda/turned_sums.cuh"
+#include "kernels/linear/cuda/warpgroup_product.cuh"
 
 namespace deepinfer {
 
@@ -23,14 +24,12 @@ __device__ void write_hidden(uint8_t* panels, int64_t num_groups, int64_t row, i
 // A gate below its up, both bf16, for 32 channels of a row. Padded: rows fall into different banks.
 inline constexpr int kStagePitch = 36;
 
-__device__ inline void wait_for_warpgroup() { asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / 128) : "memory"); }
-
-// A warpgroup's 32 channels from `channel` on of the rows that is_mine(eight) names; rows 0..7 of a warp's sixteen outputs
-// are gates, 8..15 their ups. Sums are turned in shared memory, kRows rows of kStagePitch words at a time, so that four
+// A warpgroup's 32 channels from `channel` on of eights of rows, the i-th from row first_row(i) of the tile on (negative:
+// not to be written); rows 0..7 of a warp's sixteen outputs are gates, 8..15 their ups. Sums are turned in shared memory, kRows rows of kStagePitch words at a time, so that four
 // threads have a row, eight channels each, and agree on its scale.
-template <WeightKind kKind, int kRows, int kTokens, size_t kMax, typename IsMine>
+template <WeightKind kKind, int kRows, int kTokens, size_t kMax, typename FirstRow>
 __device__ void emit_hidden(const ExpertTable<kMax>& table, const ExpertPlace& place, uint8_t* panels, int64_t num_groups,
-                            uint32_t* stage, int channel, const IsMine& is_mine, const float (&sums)[kTokens / 2]) {
+                            uint32_t* stage, int channel, const FirstRow& first_row, const float (&sums)[kTokens / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, g = thread % 32 / 4, c = thread % 4;
 #pragma unroll
   for (int first = 0; first < kTokens; first += kRows) {
@@ -43,8 +42,8 @@ __device__ void emit_hidden(const ExpertTable<kMax>& table, const ExpertPlace& p
     wait_for_warpgroup();
 #pragma unroll 1
     for (int in_stage = thread / 4; in_stage - thread / 4 < kRows; in_stage += 32) {
-      const int r = first + in_stage;
-      const bool exists = in_stage < kRows && r < place.num_rows && is_mine(r / 8);
+      const int r = first_row((first + in_stage) / 8) + in_stage % 8;
+      const bool exists = in_stage < kRows && r >= 0 && r < place.num_rows;
       uint4 eight{0, 0, 0, 0};
       if (exists) {
         const float* weight = table.weight.data ? &table.weight(table.begin(place.expert) + place.row + r) : nullptr;

@@ -38,13 +38,15 @@ __device__ void write_sums(const LinearOutput& a, int first_row, int first_out, 
     for (int i = 0; i < kTokens / 2; ++i) sums[i] += i % 4 < 2 ? low : high;
   }
   if (a.out_f32.data) {
+    const auto each = [&](const auto& call) {
 #pragma unroll
-    for (int i = 0; i < kTokens / 2; ++i) {
-      const int row = first_row + i / 4 * 8 + 2 * c + i % 2, o = out + g + i % 4 / 2 * 8;
-      if (!is_mine(i / 4) || row >= a.num_rows || o >= a.num_out) continue;
-      float& y = a.out_f32(row, o);
-      y = a.add ? y + sums[i] : sums[i];
-    }
+      for (int i = 0; i < kTokens / 2; ++i) {
+        const int row = first_row + i / 4 * 8 + 2 * c + i % 2, o = out + g + i % 4 / 2 * 8;
+        if (is_mine(i / 4) && row < a.num_rows && o < a.num_out) call(a.out_f32(row, o), sums[i]);
+      }
+    };
+    if (a.add) each([](const float& y, float& sum) { sum = y + sum; });  // all are read before the first is written
+    each([](float& y, float sum) { y = sum; });
     return;
   }
   emit_fours<kTokens>(sums, is_mine, [&](int token, int o, uint2 four) {

@@ -80,8 +80,10 @@ void launch_kind(const ExecutionContext& context, const LinearParams& p, StreamL
 }  // namespace
 
 bool fits_stream(const LinearParams& p) {
-  return !std::holds_alternative<Bf16Matrix>(p.weight) &&
-         p.x.size[0] <= few_rows(num_segments(num_outputs(p.weight), num_inputs(p.weight), true), kStreamRows);
+  if (std::holds_alternative<Fp8Matrix>(p.weight)) return p.x.size[0] <= kStreamRows;
+  constexpr int64_t kFp4Rows = 192;  // its tiles of many rows are narrower: the model has no such matrix
+  return std::holds_alternative<Fp4Matrix>(p.weight) &&
+         p.x.size[0] <= few_rows(num_segments(num_outputs(p.weight), num_inputs(p.weight), true), kFp4Rows);
 }
 
 void linear_stream(const ExecutionContext& context, const LinearParams& p) {

@@ -24,7 +24,7 @@ inline int num_segments(int64_t out, int64_t in, bool is_packed) {
 // segments.
 inline int64_t few_rows(int segments, int64_t most) { return segments > 3 ? 768 : most; }
 
-inline constexpr int64_t kNarrowRows = 8, kStreamRows = 192;
+inline constexpr int64_t kNarrowRows = 8, kStreamRows = 96;
 bool fits_stream(const LinearParams& params);  // packed weights, few rows
 void linear_stream(const ExecutionContext& context, const LinearParams& params);
 bool fits_narrow(const LinearParams& params);  // few enough rows, and their columns fit a block's shared memory

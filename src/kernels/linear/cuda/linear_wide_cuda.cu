@@ -15,8 +15,10 @@ struct WideLinear {
   const uint8_t* panels;  // of group z from z * in / 64 * num_groups on
   int64_t num_groups;     // of eight rows
   SegmentStore store;
+  SegmentParts parts;
   LinearOutput output;
 };
+
 
 struct Tile {
   int32_t out, row;  // the first
@@ -33,10 +35,15 @@ __device__ Tile place_tile(const WideLinear& a, int tile) {
   return {(in_band / width * W::kSharers + rank) * kWideOut, (8 * band + in_band % width) * W::kTokens};
 }
 
-template <typename W, bool kSplits>
-__device__ WideOperands operands_of(const WideLinear& a, const Tile& t) {
+template <typename W>
+__device__ int num_tiles(const WideLinear& a) {
+  return (a.num_rows + W::kTokens - 1) / W::kTokens * ((a.weight.out + kWideOut * W::kSharers - 1) / (kWideOut * W::kSharers));
+}
+
+// Segments [segment, end) of a tile.
+template <typename W>
+__device__ WideOperands operands_of(const WideLinear& a, const Tile& t, int segment, int end) {
   const int64_t group = min(t.out, a.weight.out - 1) / a.group_out, units = a.weight.in / (2 * kChunkColumns);
-  const int rank = kSplits ? static_cast<int>(cluster_rank()) : 0, parts = kSplits ? a.segments : 1;
   return {.codes = a.weight.codes,
           .scales = a.weight.scales,
           .codes_up = nullptr,
@@ -44,68 +51,87 @@ __device__ WideOperands operands_of(const WideLinear& a, const Tile& t) {
           .in = a.weight.in,
           .first_row = t.out,
           .last_row = a.weight.out - 1,
-          .first_chunk = static_cast<int32_t>(2 * (rank * units / parts)),
-          .end_chunk = static_cast<int32_t>(2 * ((rank + 1) * units / parts)),
+          .first_chunk = static_cast<int32_t>(2 * (segment * units / a.segments)),
+          .end_chunk = static_cast<int32_t>(2 * (end * units / a.segments)),
           .x = a.panels + (group * (a.weight.in / kPanelColumns) * a.num_groups + t.row / 8) * kGroupBytes,
           .panel_stride = a.num_groups * kGroupBytes,
-          .num_groups = static_cast<int>(min(int64_t{W::kTokens / 8}, a.num_groups - t.row / 8))};
+          .num_groups = static_cast<int>(min(int64_t{W::kTokens / 8}, a.num_groups - t.row / 8)),
+          .ready = nullptr,
+          .ready_count = 0};
 }
 
-template <typename W, bool kSplits>
+template <typename W, Segments kSegments>
 struct SharedOf : W::Shared {
-  float parts[kSplits ? W::kTokens / 2 : 1][kWideConsumers];
+  float parts[kSegments == Segments::kInCluster ? W::kTokens / 2 : 1][kWideConsumers];
 };
 
-// A grid of blocks that go through the tiles, or (kSplits) a cluster for each tile with a segment for each block.
-template <typename W, bool kSplits>
+// Multiplies a tile, or a segment of it, and writes the sums.
+template <typename W, Segments kSegments, int kTokens>
+__device__ void run_tile(const WideLinear& a, SharedOf<W, kSegments>& s, int tile, int segment, const Tile& t,
+                         const WideOperands& o, RingPlace& x_at, RingPlace& w_at, WideRegisters<W>& registers) {
+  auto& sums = registers.template first<kTokens>();
+  if constexpr (kSegments == Segments::kInTurn)
+    multiply_segments<W, kTokens>(s, x_at, w_at, o.end_chunk, a.segments, a.store, registers);
+  else multiply_wide<W, kTokens>(s, x_at, w_at, o.end_chunk - o.first_chunk, registers);
+  if constexpr (kSegments == Segments::kInCluster) add_in_cluster<kTokens>(&s.parts[0][0], a.segments, sums);
+  if constexpr (kSegments == Segments::kInMemory) {
+    const int of_block = tile * W::kSharers + (W::kSharers > 1 ? static_cast<int>(cluster_rank()) : 0);
+    put_segment<kTokens>(a.parts, of_block, segment, o.num_groups, sums);
+    add_parts(a.parts, of_block, segment, o.num_groups, [&](int first, float(&four)[16]) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (const int eight = first + i * a.segments; eight < o.num_groups)
+          write_sums<8>(a.output, t.row + 8 * eight, t.out, reinterpret_cast<float(&)[4]>(four[4 * i]), [](int) { return true; });
+    });
+  } else {
+    write_sums<kTokens>(a.output, t.row, t.out, sums,
+                        [&](int eight) { return kSegments == Segments::kInTurn || eight % a.segments == segment; });
+  }
+}
+
+// A grid of blocks, or of clusters of W::kSharers, that go through the tiles or their segments; or (kInCluster) a cluster
+// for each tile with a segment for each block.
+template <typename W, Segments kSegments>
 __global__ void __launch_bounds__(kWideThreads, 1) wide_linear_kernel(const __grid_constant__ WideLinear a) {
 #if DEEPINFER_HAS_WARPGROUPS
+  constexpr bool kIsCluster = kSegments == Segments::kInCluster || W::kSharers > 1;
   extern __shared__ uint8_t raw[];
-  auto& s = aligned_shared<SharedOf<W, kSplits>>(raw);
+  auto& s = aligned_shared<SharedOf<W, kSegments>>(raw);
   init_wide<W>(s);
-  if constexpr (kSplits || W::kSharers > 1) wait_for_cluster();
+  if constexpr (kIsCluster) wait_for_cluster();
   else __syncthreads();
   let_kernels_behind_begin();
-  const int cluster = kSplits ? a.segments : W::kSharers, row_tiles = (a.num_rows + W::kTokens - 1) / W::kTokens;
-  const int num_tiles = row_tiles * ((a.weight.out + kWideOut * W::kSharers - 1) / (kWideOut * W::kSharers));
+  const unsigned cluster = kSegments == Segments::kInCluster ? a.segments : W::kSharers;
+  const int parts = kSegments == Segments::kInMemory ? a.segments : 1;
+  const auto segment_of = [&](int unit) {
+    return kSegments == Segments::kInCluster ? static_cast<int>(cluster_rank()) : unit % parts;
+  };
+  const auto operands = [&](int unit, const Tile& t) {
+    const int segment = segment_of(unit);
+    return operands_of<W>(a, t, segment, kSegments == Segments::kInTurn ? a.segments : segment + 1);
+  };
+  const int units = num_tiles<W>(a) * parts;
   run_tiles<W>(
-      s, static_cast<int>(blockIdx.x) / cluster, num_tiles, static_cast<int>(gridDim.x) / cluster, false,
-      [&](int tile) { return operands_of<W, kSplits>(a, place_tile<W>(a, tile)); },
-      [&](int tile, RingPlace& x_at, RingPlace& w_at, WideRegisters<W>& registers) {
-        const Tile t = place_tile<W>(a, tile);
-        const WideOperands o = operands_of<W, kSplits>(a, t);
+      s,
+      [&](int i) {
+        const int unit = static_cast<int>(blockIdx.x / cluster + i * (gridDim.x / cluster));
+        return unit < units ? unit : -1;
+      },
+      [&](int unit) { return operands(unit, place_tile<W>(a, unit / parts)); },
+      [&](int unit, RingPlace& x_at, RingPlace& w_at, WideRegisters<W>& registers) {
+        const Tile t = place_tile<W>(a, unit / parts);
+        const WideOperands o = operands(unit, t);
         with_tokens<W>(o.num_groups, [&](auto tokens) {
-          constexpr int kTokens = decltype(tokens)::value;
-          auto& sums = registers.template first<kTokens>();
-          if constexpr (kSplits) {
-            multiply_wide<W, kTokens>(s, x_at, w_at, o.end_chunk - o.first_chunk, registers);
-            add_in_cluster<kTokens>(&s.parts[0][0], a.segments, sums);
-            const int rank = static_cast<int>(cluster_rank());
-            write_sums<kTokens>(a.output, t.row, t.out, sums, [&](int eight) { return eight % a.segments == rank; });
-          } else {
-            multiply_segments<W, kTokens>(s, x_at, w_at, o.end_chunk, a.segments, a.store, registers);
-            write_sums<kTokens>(a.output, t.row, t.out, sums, [](int) { return true; });
-          }
+          run_tile<W, kSegments, decltype(tokens)::value>(a, s, unit / parts, segment_of(unit), t, o, x_at, w_at, registers);
         });
       });
-  if (kSplits && threadIdx.x >= kWideConsumers) wait_for_cluster();
-  if constexpr (kSplits || W::kSharers > 1) wait_for_cluster();  // no block leaves while others read or write it
+  if (kSegments == Segments::kInCluster && threadIdx.x >= kWideConsumers) wait_for_cluster();
+  if constexpr (kIsCluster) wait_for_cluster();  // no block leaves while others read or write it
 #endif
 }
 
-template <typename W, bool kSplits>
-void launch_wide(const ExecutionContext& context, WideLinear& a) {
-  const unsigned cluster = kSplits ? static_cast<unsigned>(a.segments) : W::kSharers;
-  const unsigned tiles = num_blocks(a.num_rows, W::kTokens) * num_blocks(a.weight.out, kWideOut * W::kSharers);
-  const unsigned most = kSplits ? tiles : multiprocessor_count() / W::kSharers;
-  const unsigned blocks = std::min(tiles, most) * cluster;
-  if (!W::kKeepsTotals && a.segments > 1) a.store.data = context.scratch->take<float4>(int64_t{blocks} * 32 * kWideConsumers);
-  launch_overlapped(context, {dim3(blocks), kWideThreads, aligned_shared_bytes<SharedOf<W, kSplits>>(), cluster},
-                    wide_linear_kernel<W, kSplits>, a);
-}
-
 template <WeightKind kKind>
-void launch_kind(const ExecutionContext& context, const LinearParams& p, WideLinear& a) {
+void launch_panels(const ExecutionContext& context, const LinearParams& p, const WideLinear& a, unsigned counters) {
   const PanelActivations x{.x = p.x.data,
                            .row_stride = p.x.stride[0],
                            .num_rows = a.num_rows,
@@ -113,23 +139,70 @@ void launch_kind(const ExecutionContext& context, const LinearParams& p, WideLin
                            .num_groups = a.num_groups,
                            .round = p.round_activation,
                            .is_aligned = reinterpret_cast<uintptr_t>(p.x.data) % 16 == 0 && p.x.stride[0] % 8 == 0,
-                           .out = const_cast<uint8_t*>(a.panels)};
+                           .out = const_cast<uint8_t*>(a.panels),
+                           .counters = a.parts.arrived,
+                           .num_counters = static_cast<int32_t>(counters)};
   const dim3 grid(static_cast<unsigned>(a.num_groups), num_blocks(a.weight.in, kPanelSpan),
                   static_cast<unsigned>(p.num_groups));
   launch_overlapped(context, {grid, kPanelThreads}, panels_kernel<kKind>, x);
-  constexpr bool kIsFp4 = kKind == WeightKind::kFp4, kIsFp8 = kKind == WeightKind::kFp8;
-  using Few = Wide<kKind, 64, 7, kIsFp4 ? 12 : kIsFp8 ? 7 : 3, 1>;
-  using Segments = Wide<kKind, 128, kIsFp4 ? 8 : kIsFp8 ? 7 : 5, kIsFp4 ? 5 : kIsFp8 ? 4 : 2, 2>;  // sums of both in registers
-  if (a.num_rows > few_rows(a.segments, 64)) {
-    if constexpr (kIsFp8) {           // the only large matrices of the model
-      constexpr int kFewSegments = 3;  // sums of the segments so far go through memory
-      if (a.num_rows <= 2 * 144) return launch_wide<Wide<kKind, 144, 6, 4, 2>, false>(context, a);
-      if (a.segments <= kFewSegments) return launch_wide<Wide<kKind, 256, 5, 3, 2>, false>(context, a);
-    }
-    return launch_wide<Segments, false>(context, a);
+}
+
+template <typename W, Segments kSegments>
+void launch_wide(const ExecutionContext& context, const LinearParams& p, WideLinear& a) {
+  constexpr bool kInCluster = kSegments == Segments::kInCluster, kInMemory = kSegments == Segments::kInMemory;
+  const unsigned segments = static_cast<unsigned>(a.segments), cluster = kInCluster ? segments : W::kSharers;
+  const unsigned tiles = num_blocks(a.num_rows, W::kTokens) * num_blocks(a.weight.out, kWideOut * W::kSharers);
+  const unsigned units = kInMemory ? tiles * segments : tiles;
+  const unsigned most = kInCluster ? units : multiprocessor_count() / W::kSharers;
+  const unsigned blocks = std::min(units, most) * cluster, counters = kInMemory ? 2 * tiles * W::kSharers : 0;
+  if (kInMemory) {
+    const int32_t eights = static_cast<int32_t>(std::min<int64_t>(W::kTokens / 8, a.num_groups));
+    a.parts = {context.scratch->take<float4>(int64_t{units} * W::kSharers * eights * kWideConsumers),
+               context.scratch->take<uint32_t>(counters), a.segments, eights};
+  } else if (!W::kKeepsTotals && a.segments > 1) {
+    a.store.data = context.scratch->take<float4>(blocks * kStoreEights * kWideConsumers);
   }
-  if (a.segments > 1) launch_wide<Few, true>(context, a);
-  else launch_wide<Few, false>(context, a);
+  launch_panels<W::kKind>(context, p, a, counters);
+  launch_overlapped(context, {dim3(blocks), kWideThreads, aligned_shared_bytes<SharedOf<W, kSegments>>(), cluster},
+                    wide_linear_kernel<W, kSegments>, a);
+}
+
+// Sums of the segment and of those before it fit the registers. bf16 overlaps its products only in kernels of one kind.
+template <WeightKind kKind>
+using WideInRegisters = Wide<kKind, 128, kKind == WeightKind::kBf16 ? 128 : 32, kKind == WeightKind::kFp4 ? 8 : kKind == WeightKind::kFp8 ? 7 : 5,
+                             kKind == WeightKind::kFp4 ? 5 : kKind == WeightKind::kFp8 ? 4 : 2, 2>;
+
+template <typename W>
+void launch_many(const ExecutionContext& context, const LinearParams& p, WideLinear& a) {
+  const int64_t tiles = num_blocks(a.num_rows, W::kTokens) * num_blocks(a.weight.out, kWideOut);
+  if (splits_fill(tiles, a.segments)) return launch_wide<W, Segments::kInMemory>(context, p, a);
+  constexpr int kFewSegments = 3;  // sums of more should not go through memory
+  if constexpr (!W::kKeepsTotals)
+    if (a.segments > kFewSegments) return launch_wide<WideInRegisters<W::kKind>, Segments::kInTurn>(context, p, a);
+  launch_wide<W, Segments::kInTurn>(context, p, a);
+}
+
+template <WeightKind kKind>
+void launch_kind(const ExecutionContext& context, const LinearParams& p, WideLinear& a) {
+  constexpr bool kIsFp4 = kKind == WeightKind::kFp4, kIsFp8 = kKind == WeightKind::kFp8;
+  using Few = Wide<kKind, 64, kIsFp8 || kIsFp4 ? 16 : 64, 7, kIsFp4 ? 12 : kIsFp8 ? 7 : 3, 1>;
+  if (a.num_rows > (kIsFp8 ? 64 : few_rows(a.segments, 64))) {
+    if constexpr (kIsFp8) {  // the only large matrices of the model: one tile has all rows where there are not too many
+      if (a.num_rows <= 160 || (a.num_rows > 288 && a.num_rows <= 320)) return launch_many<Wide<kKind, 160, 160, 6, 5, 2>>(context, p, a);
+      if (a.num_rows <= 192) return launch_many<Wide<kKind, 192, 192, 5, 5, 2>>(context, p, a);
+      if (a.num_rows > 256 && a.num_rows <= 288) return launch_many<Wide<kKind, 288, 288, 4, 4, 2>>(context, p, a);
+      return launch_many<Wide<kKind, 256, 64, 5, 3, 2>>(context, p, a);
+    }
+    if constexpr (!kIsFp8 && !kIsFp4)
+      if (a.segments == 1 && a.num_rows > 128) {  // the head
+        const bool is_even = a.num_rows <= 160 || (a.num_rows > 288 && a.num_rows <= 320);
+        return is_even ? launch_wide<Wide<kKind, 160, 160, 5, 3, 2>, Segments::kInTurn>(context, p, a)
+                       : launch_wide<Wide<kKind, 288, 288, 3, 3, 2>, Segments::kInTurn>(context, p, a);
+      }
+    return launch_wide<WideInRegisters<kKind>, Segments::kInTurn>(context, p, a);
+  }
+  if (a.segments > 1) launch_wide<Few, Segments::kInCluster>(context, p, a);
+  else launch_wide<Few, Segments::kInTurn>(context, p, a);
 }
 
 }  // namespace
@@ -152,6 +225,7 @@ void linear_wide(const ExecutionContext& context, const LinearParams& p) {
                .panels = context.scratch->take<uint8_t>(groups * 16 * weight.in * p.num_groups),
                .num_groups = groups,
                .store = {},
+               .parts = {},
                .output = linear_output(p)};
   if (std::holds_alternative<Fp4Matrix>(p.weight)) launch_kind<WeightKind::kFp4>(context, p, a);
   else if (std::holds_alternative<Fp8Matrix>(p.weight)) launch_kind<WeightKind::kFp8>(context, p, a);

@@ -95,6 +95,8 @@ struct PanelActivations {
   int64_t num_groups = 0;    // of eight rows
   bool round = false, is_aligned = false;  // x and row_stride allow 16-byte reads
   uint8_t* out = nullptr;    // panels of linear group z from z * columns / 64 * num_groups * kGroupBytes on
+  uint32_t* counters = nullptr;  // of the kernels behind, set to zero
+  int32_t num_counters = 0;
 };
 
 inline constexpr int kPanelThreads = 256, kPanelSpan = 256;  // columns of a block: eight of a thread's row
@@ -105,6 +107,8 @@ __device__ void make_panels(const PanelActivations& a, const Source& source) {
   __shared__ alignas(16) uint8_t panels[kPanelSpan / kPanelColumns][kGroupBytes];
   const int r = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int column = static_cast<int>(blockIdx.y) * kPanelSpan + 8 * lane;
+  if (blockIdx.x + blockIdx.y + blockIdx.z == 0)
+    for (int i = static_cast<int>(threadIdx.x); i < a.num_counters; i += kPanelThreads) a.counters[i] = 0;
   const bf16* row = source(int64_t{blockIdx.x} * 8 + r);
   uint4 eight{0, 0, 0, 0};
   if (row && column < a.columns) eight = load_eight(row + int64_t{blockIdx.z} * a.columns + column, a.is_aligned);

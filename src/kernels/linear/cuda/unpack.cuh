@@ -21,7 +21,7 @@ struct PackedWeights {
   // What a code's bits, put into a bf16's exponent and mantissa, lack: 2^126 of e2m1, 2^120 of e4m3.
   static constexpr uint32_t kLack = kKind == WeightKind::kFp4 ? 126 : 120, kMost = 254 - kLack;
   uint4 low[kWords], high[kWords];
-  uint32_t low_code, high_code;  // of the rows' scales 2^(code - 127)
+  uint32_t low_code, high_code;  // of the rows' scales 2^(code - 127); bf16: ones that ptxas does not see through
 
   __device__ void set_scales(uint32_t of_low, uint32_t of_high) { low_code = of_low, high_code = of_high; }
   // Scale and lack as one factor, twice.
@@ -51,10 +51,9 @@ __device__ void unpack_panel(const PackedWeights<kKind>& w, int half, uint32_t (
         l = unpack_e4m3(word_of(w.low[0], k), low), h = unpack_e4m3(word_of(w.high[0], k), high);
       } else {
         // Times one: ptxas overlaps products only with registers that arithmetic has made, not loads.
-        constexpr uint32_t kOnes = kBf16One * 0x10001u;
         const int first = 2 * (k % 2);
-        l = {multiply_two(word_of(w.low[k / 2], first), kOnes), multiply_two(word_of(w.low[k / 2], first + 1), kOnes)};
-        h = {multiply_two(word_of(w.high[k / 2], first), kOnes), multiply_two(word_of(w.high[k / 2], first + 1), kOnes)};
+        l = {multiply_two(word_of(w.low[k / 2], first), w.low_code), multiply_two(word_of(w.low[k / 2], first + 1), w.low_code)};
+        h = {multiply_two(word_of(w.high[k / 2], first), w.low_code), multiply_two(word_of(w.high[k / 2], first + 1), w.low_code)};
       }
       a[k][0] = l.x, a[k][1] = h.x, a[k][2] = l.y, a[k][3] = h.y;
     }

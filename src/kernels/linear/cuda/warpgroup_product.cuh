@@ -20,6 +20,8 @@ namespace deepinfer {
 inline constexpr int kBuiltFor[] = {__CUDA_ARCH_LIST__};
 inline constexpr bool kHasWarpgroups = kBuiltFor[0] == 900;
 
+__device__ inline void wait_for_warpgroup() { asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / 128) : "memory"); }
+
 // What registers and shared memory held before is seen by the products behind.
 __device__ inline void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -46,10 +48,13 @@ __device__ void wait_for_products() {
   ",%56,%57,%58,%59,%60,%61,%62,%63"
 #define DEEPINFER_NUMBERS_72 DEEPINFER_NUMBERS_64 \
   ",%64,%65,%66,%67,%68,%69,%70,%71"
-#define DEEPINFER_NUMBERS_128 DEEPINFER_NUMBERS_64 \
-  ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87" \
-  ",%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108" \
-  ",%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define DEEPINFER_NUMBERS_80 DEEPINFER_NUMBERS_72 \
+  ",%72,%73,%74,%75,%76,%77,%78,%79"
+#define DEEPINFER_NUMBERS_96 DEEPINFER_NUMBERS_80 \
+  ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define DEEPINFER_NUMBERS_128 DEEPINFER_NUMBERS_96 \
+  ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111" \
+  ",%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define DEEPINFER_SUMS_4(d, i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
 #define DEEPINFER_SUMS_8(d, i) DEEPINFER_SUMS_4(d, i), DEEPINFER_SUMS_4(d, (i) + 4)
 #define DEEPINFER_SUMS_16(d, i) DEEPINFER_SUMS_8(d, i), DEEPINFER_SUMS_8(d, (i) + 8)
@@ -58,6 +63,8 @@ __device__ void wait_for_products() {
 #define DEEPINFER_SUMS_48(d, i) DEEPINFER_SUMS_32(d, i), DEEPINFER_SUMS_16(d, (i) + 32)
 #define DEEPINFER_SUMS_64(d, i) DEEPINFER_SUMS_32(d, i), DEEPINFER_SUMS_32(d, (i) + 32)
 #define DEEPINFER_SUMS_72(d, i) DEEPINFER_SUMS_64(d, i), DEEPINFER_SUMS_8(d, (i) + 64)
+#define DEEPINFER_SUMS_80(d, i) DEEPINFER_SUMS_64(d, i), DEEPINFER_SUMS_16(d, (i) + 64)
+#define DEEPINFER_SUMS_96(d, i) DEEPINFER_SUMS_64(d, i), DEEPINFER_SUMS_32(d, (i) + 64)
 #define DEEPINFER_SUMS_128(d, i) DEEPINFER_SUMS_64(d, i), DEEPINFER_SUMS_64(d, (i) + 64)
 
 // Adds the products of 64 outputs and `tokens` tokens over 16 columns.
@@ -76,6 +83,8 @@ DEEPINFER_PRODUCT(32, 64, "%32,%33,%34,%35", "%36")
 DEEPINFER_PRODUCT(48, 96, "%48,%49,%50,%51", "%52")
 DEEPINFER_PRODUCT(64, 128, "%64,%65,%66,%67", "%68")
 DEEPINFER_PRODUCT(72, 144, "%72,%73,%74,%75", "%76")
+DEEPINFER_PRODUCT(80, 160, "%80,%81,%82,%83", "%84")
+DEEPINFER_PRODUCT(96, 192, "%96,%97,%98,%99", "%100")
 DEEPINFER_PRODUCT(128, 256, "%128,%129,%130,%131", "%132")
 #undef DEEPINFER_PRODUCT
 

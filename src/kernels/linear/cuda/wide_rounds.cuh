@@ -7,12 +7,16 @@
 
 namespace deepinfer {
 
-// Sums of the segments so far where they do not fit the registers (tiles of 256 tokens), in memory of the block:
+// Who has the segments of a tile: its block, one after another; the blocks of a cluster; or blocks that meet in memory.
+enum class Segments { kInTurn, kInCluster, kInMemory };
+
+// Sums of the segments so far where they do not fit the registers (tiles of more than 144 tokens), in memory of the block:
 // kTokens / 8 float4 of every thread.
+inline constexpr int64_t kStoreEights = 36;
 struct SegmentStore {
   float4* data;
   __device__ float4& at(int i) const {
-    return data[(int64_t{blockIdx.x} * 32 + i) * kWideConsumers + threadIdx.x];
+    return data[(blockIdx.x * kStoreEights + i) * kWideConsumers + threadIdx.x];
   }
 };
 
@@ -46,6 +50,80 @@ __device__ void multiply_segments(typename W::Shared& s, RingPlace& x_at, RingPl
     for (int i = 0; i < kTokens / 2; ++i) sums[i] = registers.totals[i];
 }
 
+// Counters in memory by which warpgroups of different blocks wait for each other; the kernel before has set them to zero.
+// Everything that the warpgroup wrote so far is seen by those who wait.
+__device__ inline void count_warpgroup(uint32_t* counter) {
+  wait_for_warpgroup();
+  if (threadIdx.x % 128 != 0) return;
+  __threadfence();
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+// One thread.
+__device__ inline void wait_for_count(const uint32_t* counter, uint32_t count) {
+  uint32_t so_far;
+  do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(so_far) : "l"(counter) : "memory");
+  while (so_far < count);
+}
+
+// Segments of a tile that different blocks have: each puts its sums into memory, and once all are there adds those of
+// every `segments`-th eight tokens, from its own number on. All blocks of the grid are on the device at once, and none
+// waits for a tile behind its own, so that the wait ends.
+struct SegmentParts {
+  float4* data;       // [tiles of a block, segments, eights, kWideConsumers]
+  uint32_t* arrived;  // [tiles of a block, warpgroups]
+  int32_t segments, eights;
+  __device__ float4& at(int tile, int segment, int eight) const {
+    return data[((int64_t{tile} * segments + segment) * eights + eight) * kWideConsumers + threadIdx.x];
+  }
+};
+
+template <int kTokens>
+__device__ void put_segment(const SegmentParts& p, int tile, int segment, int num_groups, const float (&sums)[kTokens / 2]) {
+#pragma unroll
+  for (int i = 0; i < kTokens / 8; ++i)
+    if (i < num_groups)
+      p.at(tile, segment, i) = {sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]};
+  uint32_t* arrived = p.arrived + 2 * tile + threadIdx.x / 128;
+  count_warpgroup(arrived);
+  if (threadIdx.x % 128 == 0) wait_for_count(arrived, static_cast<uint32_t>(p.segments));
+  wait_for_warpgroup();
+}
+
+// Behind put_segment: emit(first eight, sums of it and of the three behind it that are the block's).
+template <typename Emit>
+__device__ void add_parts(const SegmentParts& p, int tile, int segment, int num_groups, const Emit& emit) {
+  constexpr int kAtOnce = 3;  // segments whose sums are on their way together; some come twice, which is sooner than to ask
+  const int64_t stride = int64_t{p.eights} * kWideConsumers;  // float4 of a segment
+  const float4* from = &p.at(tile, 0, segment);
+#pragma unroll 1
+  for (int first = segment; first < num_groups; first += 4 * p.segments, from += 4 * p.segments * kWideConsumers) {
+    float sums[16];
+    const int left = (num_groups - first + p.segments - 1) / p.segments;
+#pragma unroll 1
+    for (int begin = 0; begin < p.segments; begin += kAtOnce) {
+      float4 part[kAtOnce][4];
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          part[s][i] = __ldcg(from + min(begin + s, p.segments - 1) * stride + min(i, left - 1) * p.segments * kWideConsumers);
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float four[4] = {part[s][i].x, part[s][i].y, part[s][i].z, part[s][i].w};
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            float& sum = sums[4 * i + j];
+            if (s == 0) sum = begin == 0 ? four[j] : sum + four[j];
+            else sum = begin + s < p.segments ? sum + four[j] : sum;
+          }
+        }
+    }
+    emit(first, sums);
+  }
+}
+
 // The segments of a tile are the blocks of a cluster: adds their sums in order. A block gets those of every
 // `segments`-th eight tokens, from its rank on. parts: float[kTokens / 2][kWideConsumers]. Followed by another
 // wait_for_cluster, as parts are read by the others.
@@ -65,26 +143,45 @@ __device__ void add_in_cluster(float* parts, int segments, float (&sums)[kTokens
   }
 }
 
-// Calls run(constant number of tokens): all of a tile's, or a quarter where that holds it.
+// Whether blocks have more to do at once where each has a segment: a matrix of few tiles. Times are rounds of blocks; two
+// rounds of sums stay in the cache.
+inline bool splits_fill(int64_t tiles, int segments) {
+  const int64_t at_once = multiprocessor_count();
+  const auto rounds = [&](int64_t units) { return (units + at_once - 1) / at_once; };
+  return segments > 1 && tiles * segments <= 2 * at_once && rounds(tiles * segments) < segments * rounds(tiles);
+}
+
+// Calls run(constant number of tokens): all of a tile's, or the fewer where they hold it.
 template <typename W, typename Run>
 __device__ void with_tokens(int num_groups, const Run& run) {
-  constexpr int kFewer = W::kTokens / 32 * 8;  // ptxas gives up on overlapping products with more than two kinds of them
-  if (num_groups > kFewer / 8) return run(std::integral_constant<int, W::kTokens>{});
-  run(std::integral_constant<int, kFewer>{});
+  if constexpr (W::kFewer == W::kTokens) {
+    run(std::integral_constant<int, W::kTokens>{});
+  } else {
+    if (num_groups > W::kFewer / 8) return run(std::integral_constant<int, W::kTokens>{});
+    run(std::integral_constant<int, W::kFewer>{});
+  }
 }
 
 inline constexpr int kWideConsumerRegisters = 224, kWideLoaderRegisters = 56;  // of a thread
 
-// One block's life. operands(tile) and run(tile, x place, w place, registers): tiles [first, num_tiles) in steps.
-template <typename W, typename Operands, typename Run>
-__device__ void run_tiles(typename W::Shared& s, int first, int num_tiles, int step, bool weights_wait,
-                          const Operands& operands, const Run& run) {
+// One block's life. unit(i): its i-th tile or segment, negative behind the last; operands(unit) and run(unit, x place, w
+// place, registers).
+template <typename W, typename Unit, typename Operands, typename Run>
+__device__ void run_tiles(typename W::Shared& s, const Unit& unit, const Operands& operands, const Run& run) {
   if (threadIdx.x >= kWideConsumers) {
     give_registers<kWideLoaderRegisters>();
     const int thread = static_cast<int>(threadIdx.x) - kWideConsumers;
-    if (thread == 0 || weights_wait) wait_for_kernels_before();  // panels come from the kernel before
+    if (thread == 0) wait_for_kernels_before();  // panels come from the kernel before
     RingPlace w_at, x_at;
-    for (int tile = first; tile < num_tiles; tile += step) produce<W>(s, w_at, x_at, operands(tile), thread);
+    for (int i = 0, u; (u = unit(i)) >= 0; ++i) {
+      const WideOperands o = operands(u);
+      if (thread == 0 && o.ready) {
+        wait_for_count(o.ready, o.ready_count);
+        asm volatile("fence.proxy.async;" ::: "memory");
+      }
+      __syncwarp();
+      produce<W>(s, w_at, x_at, o, thread);
+    }
     asm volatile("cp.async.wait_all;" ::: "memory");
     __syncwarp();
   } else {
@@ -92,7 +189,7 @@ __device__ void run_tiles(typename W::Shared& s, int first, int num_tiles, int s
     wait_for_kernels_before();
     RingPlace x_at, w_at;
     WideRegisters<W> registers;
-    for (int tile = first; tile < num_tiles; tile += step) run(tile, x_at, w_at, registers);
+    for (int i = 0, u; (u = unit(i)) >= 0; ++i) run(u, x_at, w_at, registers);
   }
 }
 

@@ -20,10 +20,11 @@ namespace deepinfer {
 inline constexpr int kWideOut = 128, kWideConsumers = 256, kWideLoaders = 128,
                      kWideThreads = kWideConsumers + kWideLoaders;
 
-template <WeightKind kKindOf, int kTokensOf, int kXSlotsOf, int kWSlotsOf, int kSharersOf>
+// kFewer: tokens of the tiles that need no more; ptxas gives up on overlapping products with more than two kinds of them.
+template <WeightKind kKindOf, int kTokensOf, int kFewerOf, int kXSlotsOf, int kWSlotsOf, int kSharersOf>
 struct Wide {
   static constexpr WeightKind kKind = kKindOf;
-  static constexpr int kTokens = kTokensOf, kXSlots = kXSlotsOf, kWSlots = kWSlotsOf, kSharers = kSharersOf;
+  static constexpr int kTokens = kTokensOf, kFewer = kFewerOf, kXSlots = kXSlotsOf, kWSlots = kWSlotsOf, kSharers = kSharersOf;
   static constexpr bool kIsFp4 = kKind == WeightKind::kFp4, kKeepsTotals = kTokens <= 144;
   static constexpr int kRuns = kIsFp4 ? 1 : kKind == WeightKind::kFp8 ? 2 : 4;  // of 64 bytes of a row in a chunk
   static constexpr int kScaleWords = kIsFp4 ? kWideOut : kWideOut / 16;  // e4m3: rows 0..7 and 8..15 of sixteen apart
@@ -44,6 +45,8 @@ struct WideOperands {
   const uint8_t* x;                     // the tile's first group in panel 0
   int64_t panel_stride;                 // bytes
   int num_groups;                       // of eight tokens
+  const uint32_t* ready;                // panels are there once this counter has the count; or null
+  uint32_t ready_count;
 };
 
 // What a consumer thread has in registers. One for all tiles, of any number of tokens: products under way keep theirs.
@@ -175,11 +178,25 @@ __device__ void read_weights(const typename W::Shared& s, int slot, int half, Pa
   }
 }
 
+// Adds the products of 16 columns of a panel: more than 256 tokens are two products of half of them, so that weights are
+// unpacked once for all.
+template <int kTokens>
+__device__ __forceinline__ void multiply_columns(float (&sums)[kTokens / 2], const uint32_t (&a)[4], uint32_t panel, int k) {
+  if constexpr (kTokens <= 256) {
+    wgmma_bf16(sums, a, panel_descriptor(panel, k));
+  } else {
+    constexpr int kHalf = kTokens / 2;
+    wgmma_bf16(reinterpret_cast<float(&)[kHalf / 2]>(sums[0]), a, panel_descriptor(panel, k));
+    wgmma_bf16(reinterpret_cast<float(&)[kHalf / 2]>(sums[kHalf / 2]), a, panel_descriptor(panel + 128 * kHalf, k));
+  }
+}
+
 // The consumers' part of a tile or a segment of it: sums of 64 outputs of a warpgroup and kTokens tokens.
 template <typename W, int kTokens>
 __device__ void multiply_wide(typename W::Shared& s, RingPlace& x_at, RingPlace& w_at, int chunks,
                               WideRegisters<W>& registers) {
   PackedWeights<W::kKind> packed;
+  packed.set_scales(kBf16One * 0x10001u * gridDim.z, 0);  // bf16 has none: ones that ptxas does not see through
   auto& sums = registers.template first<kTokens>();
   auto& a = registers.a;
   int before[2] = {0, 0};  // slots of the last two panels
@@ -189,9 +206,8 @@ __device__ void multiply_wide(typename W::Shared& s, RingPlace& x_at, RingPlace&
     wait_for(s.w_full[w_at.slot], w_at.parity);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if constexpr (W::kKind != WeightKind::kBf16) read_weights<W>(s, w_at.slot, half, packed);
+      read_weights<W>(s, w_at.slot, half, packed);
       wait_for_products<1>();  // a[half] is free
-      if constexpr (W::kKind == WeightKind::kBf16) read_weights<W>(s, w_at.slot, half, packed);
       if (n > 0) release_panel<W>(s, before[half]);
       unpack_panel(packed, half, a[half]);
       if (packed.is_beyond()) unpack_beyond(packed, half, a[half]);
@@ -201,9 +217,12 @@ __device__ void multiply_wide(typename W::Shared& s, RingPlace& x_at, RingPlace&
       }
       wait_for(s.x_full[x_at.slot], x_at.parity);
       const uint32_t panel = shared_address(s.x[x_at.slot]);
+      if constexpr (W::kKind == WeightKind::kBf16)
+#pragma unroll
+        for (int i = 0; i < 16; ++i) asm volatile("" : "+r"(a[half][i / 4][i % 4]));  // made before the first product
       fence_products();
 #pragma unroll
-      for (int k = 0; k < 4; ++k) wgmma_bf16(sums, a[half][k], panel_descriptor(panel, k));
+      for (int k = 0; k < 4; ++k) multiply_columns<kTokens>(sums, a[half][k], panel, k);
       commit_products();
       before[half] = x_at.slot;
       x_at.next(W::kXSlots);
