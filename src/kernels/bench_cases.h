@@ -135,7 +135,8 @@ inline Buffer<bf16> random_values(int64_t size, uint64_t seed) {
 class WeightSet {
  public:
   enum class Kind { kFp8, kFp4, kBf16 };
-  WeightSet(Kind kind, int64_t out, int64_t in, int count) : kind_(kind) {
+  WeightSet(Kind kind, int64_t out, int64_t in, int count, WeightLayout layout = WeightLayout::kRows)
+      : kind_(kind), layout_(layout) {
     for (int i = 0; i < count; ++i) {
       const uint64_t seed = static_cast<uint64_t>(i);
       if (kind == Kind::kBf16) {
@@ -146,19 +147,21 @@ class WeightSet {
       const bool fp8 = kind == Kind::kFp8;
       codes_.push_back(random_codes(fp8 ? out * in : out * in / 2, seed));
       scales_.push_back(random_scales(num_scale_blocks(in) * (fp8 ? num_scale_blocks(out) : out), seed));
-      if (fp8) weights_.emplace_back(Fp8Matrix{codes_.back().data(), scales_.back().data(), out, in});
-      else weights_.emplace_back(Fp4Matrix{codes_.back().data(), scales_.back().data(), out, in});
+      // Random bytes are as good in one layout as in the other.
+      if (fp8) weights_.emplace_back(Fp8Matrix{codes_.back().data(), scales_.back().data(), out, in, layout});
+      else weights_.emplace_back(Fp4Matrix{codes_.back().data(), scales_.back().data(), out, in, layout});
     }
   }
   const WeightMatrix& next() { return weights_[next_++ % weights_.size()]; }
   bool rounds() const { return kind_ != Kind::kBf16; }
   const char* name() const {
-    constexpr const char* kNames[] = {"fp8", "fp4", "bf16"};
-    return kNames[static_cast<int>(kind_)];
+    constexpr const char* kNames[2][3] = {{"fp8", "fp4", "bf16"}, {"fp8 in planes", "fp4 in planes", "bf16"}};
+    return kNames[layout_ == WeightLayout::kPlanes][static_cast<int>(kind_)];
   }
 
  private:
   Kind kind_;
+  WeightLayout layout_;
   std::vector<Buffer<uint8_t>> codes_, scales_;
   std::vector<Buffer<bf16>> values_;
   std::vector<WeightMatrix> weights_;

@@ -15,6 +15,7 @@
 #include "kernels/op.h"
 #include "tensor/bfloat16.h"
 #include "tensor/packed_matrix.h"
+#include "tensor/plane_layout.h"
 #include "tensor/safetensors.h"
 
 namespace deepinfer::testing_ops {
@@ -57,9 +58,9 @@ inline Device* test_device() {
   return device.get();
 }
 
-// Calls run(row, context) for each row this machine can run: on the host first serially, then with two threads.
+// Calls run(row, context) for each row of the host, first serially, then with two threads.
 template <typename Params, typename Run>
-void on_every_row(KernelRows<Params> rows, const Run& run) {
+void on_every_host_row(KernelRows<Params> rows, const Run& run) {
   Scratch scratch;
   ThreadPool pool(2);
   for (const KernelRow<Params>& row : rows) {
@@ -69,6 +70,12 @@ void on_every_row(KernelRows<Params> rows, const Run& run) {
       run(row, ExecutionContext{threads, &scratch});
     }
   }
+}
+
+// Calls run(row, context) for each row this machine can run: on the host first serially, then with two threads.
+template <typename Params, typename Run>
+void on_every_row(KernelRows<Params> rows, const Run& run) {
+  on_every_host_row(rows, run);
   if (!test_device()) return;
   Scratch device_scratch(test_device()->memory());
   for (const KernelRow<Params>& row : rows) {
@@ -188,6 +195,19 @@ inline OwnedWeights random_bf16_matrix(Rng& rng, int64_t out, int64_t in) {
   OwnedWeights w{.values = random_bf16(rng, out * in, 0.1f)};
   w.matrix = {w.values.data(), out, in};
   return w;
+}
+// The same values in planes, in memory of just that size.
+inline OwnedWeights in_planes(const OwnedWeights& w) {
+  OwnedWeights turned{.codes = std::vector<uint8_t>(w.codes.size()), .scales = w.scales};
+  if (w.fp8.codes) {
+    for (int64_t g = 0; g < w.fp8.out / 32; ++g) turn_group(w.fp8, g, turned.codes.data() + g * 32 * w.fp8.in);
+    turned.fp8 = {turned.codes.data(), turned.scales.data(), w.fp8.out, w.fp8.in, WeightLayout::kPlanes};
+  } else {
+    for (int64_t g = 0; g < w.fp4.out / 32; ++g)
+      turn_group(w.fp4, g, turned.codes.data() + g * 16 * w.fp4.in, turned.scales.data() + g * w.fp4.in);
+    turned.fp4 = {turned.codes.data(), turned.scales.data(), w.fp4.out, w.fp4.in, WeightLayout::kPlanes};
+  }
+  return turned;
 }
 
 }  // namespace deepinfer::testing_ops

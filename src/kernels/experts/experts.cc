@@ -66,6 +66,10 @@ Status check_values(const ExpertsParams& p) {
     if (hidden % kScaleBlock != 0 || num_inputs(m.w2) % kScaleBlock != 0)
       return invalid_argument(
           fmt::format("x: hidden is {} and w2: in is {}, expected multiples of 32", hidden, num_inputs(m.w2)));
+    for (const WeightMatrix* w : {&m.w1, &m.w3, &m.w2})
+      if (layout_of(*w) == WeightLayout::kPlanes && !can_have_planes(num_outputs(*w), num_inputs(*w)))
+        return invalid_argument(
+            fmt::format("weight: {} x {} in planes, expected multiples of 32", num_outputs(*w), num_inputs(*w)));
   }
   return {};
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Six of 384 routed experts at released shapes, one row and 64 rows. Weights are 48 distinct experts walked in turn.
+// Six of 384 routed experts at released shapes, one row and 64 rows, weights as the checkpoint has them and in planes
+// as `convert` leaves them. Weights are 48 distinct experts walked in turn.
 #include "kernels/bench_cases.h"
 
 namespace deepinfer {
 using namespace bench_ops;
 
-Status bench_experts(const BenchOptions& options, BenchReport& report) {
-  Machine machine(options);
-  const double triad = measure_triad_bytes_per_second();
+namespace {
+
+void measure(const BenchOptions& options, Machine& machine, WeightLayout layout, double triad, BenchReport& report) {
   const int64_t hidden = 5120, inner = 2304, num_experts = options.quick ? 6 : 48, choices = 6;
-  WeightSet up(WeightSet::Kind::kFp4, inner, hidden, static_cast<int>(num_experts)),
-      down(WeightSet::Kind::kFp4, hidden, inner, static_cast<int>(num_experts));
+  WeightSet up(WeightSet::Kind::kFp4, inner, hidden, static_cast<int>(num_experts), layout),
+      down(WeightSet::Kind::kFp4, hidden, inner, static_cast<int>(num_experts), layout);
   std::vector<ExpertMatrices> experts(static_cast<size_t>(num_experts));
   for (ExpertMatrices& e : experts) e = {up.next(), up.next(), down.next()};
   for (const int64_t rows : {1, 64}) {
@@ -38,7 +39,8 @@ Status bench_experts(const BenchOptions& options, BenchReport& report) {
       machine.kernels.experts(machine.context, params);
       cost = estimate(params);
     });
-    const std::string name = "experts 6 choices, rows " + std::to_string(rows);
+    const std::string name =
+        "experts 6 choices, rows " + std::to_string(rows) + (layout == WeightLayout::kPlanes ? ", in planes" : "");
     report.add({.name = name,
                 .value = cost.bytes_read / seconds / 1e9,
                 .unit = "GB/s",
@@ -52,6 +54,15 @@ Status bench_experts(const BenchOptions& options, BenchReport& report) {
                 .ceiling_name = peak.name,
                 .note = to_string(machine.level)});
   }
+}
+
+}  // namespace
+
+Status bench_experts(const BenchOptions& options, BenchReport& report) {
+  Machine machine(options);
+  const double triad = measure_triad_bytes_per_second();
+  for (const WeightLayout layout : {WeightLayout::kRows, WeightLayout::kPlanes})
+    measure(options, machine, layout, triad, report);
   return {};
 }
 

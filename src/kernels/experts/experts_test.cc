@@ -98,6 +98,41 @@ TEST(Experts, EveryRowEqualsTheReferenceWithUnevenLoads) {
   }
 }
 
+// Weights in planes: the bits of the reference over rows, at every level, with few rows and with many for an expert.
+TEST(Experts, WeightsInPlanesGiveTheBitsOfWeightsInRows) {
+  for (const bool is_fp4 : {true, false}) {
+    Rng rng(85);
+    const int64_t hidden = 256, inner = 160, tokens = 40;
+    const std::vector<int32_t> begin = {0, 1, 1, 9, 79};
+    const OwnedExperts experts(rng, 4, hidden, inner, is_fp4);
+    std::vector<OwnedWeights> turned;
+    for (const OwnedWeights& w : experts.owned) turned.push_back(in_planes(w));
+    std::vector<ExpertMatrices> planes(4);
+    const auto weight = [&](size_t i) { return is_fp4 ? WeightMatrix(turned[i].fp4) : WeightMatrix(turned[i].fp8); };
+    for (size_t e = 0; e < 4; ++e) planes[e] = {weight(3 * e), weight(3 * e + 1), weight(3 * e + 2)};
+    const auto x = random_bf16(rng, tokens * hidden, 1.f);
+    std::vector<int32_t> token;
+    for (int64_t a = 0; a < begin.back(); ++a) token.push_back(static_cast<int32_t>(rng.below(tokens)));
+    std::vector<bf16> expected(static_cast<size_t>(begin.back() * hidden));
+    const auto params = [&](const std::vector<ExpertMatrices>& matrices, std::vector<bf16>& y) {
+      return ExpertsParams{.x = {x.data(), {tokens, hidden}},
+                           .experts = matrices,
+                           .begin = {begin.data(), {5}},
+                           .token = {token.data(), {begin.back()}},
+                           .swiglu_limit = 2.f,
+                           .out = {y.data(), {begin.back(), hidden}}};
+    };
+    Scratch scratch;
+    experts_rows()[0].launch({nullptr, &scratch}, params(experts.matrices, expected));
+    on_every_host_row<ExpertsParams>(experts_rows(), [&](const auto& row, const ExecutionContext& context) {
+      std::vector<bf16> y(expected.size());
+      ASSERT_TRUE(check_values(params(planes, y)).ok());
+      row.launch(context, params(planes, y));
+      EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(bf16)), 0);
+    });
+  }
+}
+
 // A row's result depends neither on the rows computed with it nor on the kernel that their number chooses.
 TEST(Experts, ARowIsTheSameInBatchesOfAnySize) {
   const int64_t hidden = 512, inner = 512, rows = 540;  // as many as 270 of each of two experts would be

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Many activation rows by packed weights: GFLOP/s against the peak of the level's products beside
-// every run: bf16 dot products where it has them, else fused multiply-adds.
+// every run: bf16 dot products where it has them, else fused multiply-adds. Weights as the checkpoint has them, and in
+// planes as `convert` leaves them.
 // `--peer` runs oneDNN on the dequantised weights, packed as it likes.
 #include <fmt/format.h>
 
@@ -12,11 +13,15 @@ using namespace bench_ops;
 Status bench_gemm(const BenchOptions& options, BenchReport& report) {
   Machine machine(options);
   const std::map<std::string, double> peers =
-      options.peer ? run_kernel_peer("gemm 32 2304 5120 128 2304 5120 512 2304 5120") : std::map<std::string, double>{};
-  for (const WeightSet::Kind kind : {WeightSet::Kind::kFp8, WeightSet::Kind::kFp4, WeightSet::Kind::kBf16}) {
+      options.peer ? run_kernel_peer("gemm 8 2304 5120 32 2304 5120 128 2304 5120 512 2304 5120")
+                   : std::map<std::string, double>{};
+  using enum WeightLayout;
+  using enum WeightSet::Kind;
+  for (const auto& [kind, layout] : {std::pair(kFp8, kRows), std::pair(kFp8, kPlanes), std::pair(kFp4, kRows),
+                                     std::pair(kFp4, kPlanes), std::pair(kBf16, kRows)}) {
     const int64_t out = 2304, in = 5120;
-    WeightSet weights(kind, out, in, 2);
-    for (const int64_t rows : {4, 32, 128, 512}) {
+    WeightSet weights(kind, out, in, 2, layout);
+    for (const int64_t rows : {4, 8, 32, 128, 512}) {
       const Buffer<bf16> x = random_values(rows * in, 1);
       Buffer<bf16> y(rows * out);
       const auto [seconds, peak] = machine.timed(options.quick ? 1 : 9, measure_bf16_peak, [&] {

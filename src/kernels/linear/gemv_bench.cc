@@ -13,15 +13,22 @@ Status bench_gemv(const BenchOptions& options, BenchReport& report) {
     WeightSet::Kind kind;
     int64_t out, in;
     int count;
+    WeightLayout layout = WeightLayout::kRows;
   };
-  const std::vector<Case> cases = {{WeightSet::Kind::kFp8, 5120, 8192, 4},   {WeightSet::Kind::kFp8, 1280, 5120, 16},
-                                   {WeightSet::Kind::kFp4, 2304, 5120, 24},  {WeightSet::Kind::kFp4, 5120, 2304, 24},
-                                   {WeightSet::Kind::kBf16, 16384, 5120, 2}, {WeightSet::Kind::kFp8, 256, 256, 1}};
+  const std::vector<Case> cases = {{WeightSet::Kind::kFp8, 5120, 8192, 4},
+                                   {WeightSet::Kind::kFp8, 1280, 5120, 16},
+                                   {WeightSet::Kind::kFp4, 2304, 5120, 24},
+                                   {WeightSet::Kind::kFp4, 5120, 2304, 24},
+                                   {WeightSet::Kind::kFp8, 1280, 5120, 16, WeightLayout::kPlanes},
+                                   {WeightSet::Kind::kFp4, 2304, 5120, 24, WeightLayout::kPlanes},
+                                   {WeightSet::Kind::kFp4, 5120, 2304, 24, WeightLayout::kPlanes},
+                                   {WeightSet::Kind::kBf16, 16384, 5120, 2},
+                                   {WeightSet::Kind::kFp8, 256, 256, 1}};
   const std::map<std::string, double> peers =
       options.peer ? run_kernel_peer("matvec 5120 8192 2 1280 5120 16 2304 5120 12 5120 2304 12")
                    : std::map<std::string, double>{};
   for (const Case& c : cases) {
-    WeightSet weights(c.kind, c.out, c.in, c.count);
+    WeightSet weights(c.kind, c.out, c.in, c.count, c.layout);
     const Buffer<bf16> x = random_values(c.in, 1);
     Buffer<bf16> y(c.out);
     const int calls = options.quick ? 1 : std::max(c.count, 256 / c.count);

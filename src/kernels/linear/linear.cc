@@ -30,11 +30,19 @@ double weight_bytes(const WeightMatrix& weight) {
   return std::visit([](const auto& m) { return num_bytes(m); }, weight);
 }
 
+WeightLayout layout_of(const WeightMatrix& weight) {
+  if (const auto* fp8 = std::get_if<Fp8Matrix>(&weight)) return fp8->layout;
+  if (const auto* fp4 = std::get_if<Fp4Matrix>(&weight)) return fp4->layout;
+  return WeightLayout::kRows;
+}
+
 Status check(const LinearParams& p) {
   const int64_t out = num_outputs(p.weight), in = num_inputs(p.weight), rows = p.x.size[0];
   if (std::visit([](const auto& m) { return m.empty(); }, p.weight)) return invalid_argument("weight: is empty");
   if (p.num_groups < 1 || out % p.num_groups != 0)
     return invalid_argument(fmt::format("num_groups is {}, expected a divisor of out = {}", p.num_groups, out));
+  if (layout_of(p.weight) == WeightLayout::kPlanes && !can_have_planes(out / p.num_groups, in))
+    return invalid_argument(fmt::format("weight: {} x {} in planes, expected multiples of 32", out / p.num_groups, in));
   if (p.num_groups > 1 && std::holds_alternative<Fp8Matrix>(p.weight) && out / p.num_groups % kScaleBlock != 0)
     return invalid_argument(fmt::format("weight: {} rows per group, expected a multiple of 32", out / p.num_groups));
   TRY(check_rows("x", p.x));

@@ -20,6 +20,7 @@ using WeightMatrix = std::variant<Bf16Matrix, Fp8Matrix, Fp4Matrix>;
 int64_t num_outputs(const WeightMatrix& weight);  // all groups together
 int64_t num_inputs(const WeightMatrix& weight);   // of one group
 double weight_bytes(const WeightMatrix& weight);
+WeightLayout layout_of(const WeightMatrix& weight);  // bf16 stands in rows
 
 struct LinearParams {
   View<const bf16, dim::rows, dim::in> x;  // [rows, num_groups * in], row stride free

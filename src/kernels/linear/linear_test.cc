@@ -286,6 +286,73 @@ TEST(Linear, ARowIsTheSameInBatchesOfAnySizeForFewOutputs) {
   }
 }
 
+// Weights in planes give the bits that the same weights in rows give to ref, at every level: any number of rows, panels
+// that end anywhere, scales from end to end of their range (the largest and the least take ways of their own).
+TEST(Linear, WeightsInPlanesGiveTheBitsOfWeightsInRows) {
+  Rng rng(23);
+  for (const int64_t in : {32, 160, 1056, 4256}) {
+    const int64_t out = in < 1000 ? 96 : 32;
+    // The least scales and the largest, with activations for which fp32 holds every product and sum.
+    OwnedWeights weights[] = {random_fp8(rng, out, in), random_fp4(rng, out, in), random_fp8(rng, out, in),
+                              random_fp4(rng, out, in), random_fp8(rng, out, in), random_fp4(rng, out, in)};
+    for (size_t w = 2; w < 6; ++w)
+      for (uint8_t& scale : weights[w].scales)
+        scale = static_cast<uint8_t>(w < 4 ? rng.below(60) : 200 + rng.below(47));
+    for (const OwnedWeights& w : weights) {
+      const OwnedWeights planes = in_planes(w);
+      const float x_scale = &w >= weights + 4 ? 1e-7f : &w >= weights + 2 ? 1e6f : 1.f;
+      for (const int64_t rows : {1, 2, 3, 5, 6, 7, 8, 15, 67}) {
+        SCOPED_TRACE(fmt::format("{}x{}x{} kind {}", rows, in, out, pick(w).index()));
+        const auto x = random_bf16(rng, rows * in, x_scale);
+        std::vector<float> expected(static_cast<size_t>(rows * out));
+        const auto params = [&](const OwnedWeights& weight, std::vector<float>& y) {
+          return LinearParams{.x = {x.data(), {rows, in}},
+                              .weight = pick(weight),
+                              .round_activation = true,
+                              .out_f32 = {y.data(), {rows, out}}};
+        };
+        Scratch scratch;
+        linear_rows()[0].launch({nullptr, &scratch}, params(w, expected));
+        on_every_host_row<LinearParams>(linear_rows(), [&](const auto& row, const ExecutionContext& context) {
+          std::vector<float> y(expected.size());
+          ASSERT_TRUE(check(params(planes, y)).ok());
+          row.launch(context, params(planes, y));
+          EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)), 0);
+        });
+      }
+    }
+  }
+}
+
+// Groups are tiles of their own in either layout.
+TEST(Linear, BlockDiagonalWeightsMayStandInPlanes) {
+  Rng rng(24);
+  const int64_t groups = 3, in = 96, out = 192, rows = 11;
+  const OwnedWeights w = random_fp8(rng, out, in), planes = in_planes(w);
+  const auto x = random_bf16(rng, rows * in * groups, 1.f);
+  std::vector<bf16> expected(static_cast<size_t>(rows * out));
+  const auto params = [&](const Fp8Matrix& weight, std::vector<bf16>& y) {
+    return LinearParams{
+        .x = {x.data(), {rows, in * groups}}, .weight = weight, .num_groups = groups, .out = {y.data(), {rows, out}}};
+  };
+  Scratch scratch;
+  linear_rows()[0].launch({nullptr, &scratch}, params(w.fp8, expected));
+  on_every_host_row<LinearParams>(linear_rows(), [&](const auto& row, const ExecutionContext& context) {
+    std::vector<bf16> y(expected.size());
+    row.launch(context, params(planes.fp8, y));
+    EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(bf16)), 0);
+  });
+}
+
+TEST(Linear, RefusesPlanesOfSizesThatCannotHaveThem) {
+  const uint8_t byte = 0;
+  std::vector<bf16> x(64), y(64);
+  const LinearParams p{.x = {x.data(), {1, 64}},
+                       .weight = Fp8Matrix{&byte, &byte, 40, 64, WeightLayout::kPlanes},
+                       .out = {y.data(), {1, 40}}};
+  EXPECT_EQ(check(p).message(), "weight: 40 x 64 in planes, expected multiples of 32");
+}
+
 // Decision 27: fp32 results within 2^-18 of the sum of absolute products of an fp64 recomputation.
 TEST(Linear, SumsAreCloseToDoublePrecision) {
   Rng rng(15);

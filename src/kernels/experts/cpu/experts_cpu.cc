@@ -32,13 +32,18 @@ struct Plan {
   const Level& level;
   Group* groups;
   int64_t num_groups;
-  bool many;            // some group has more than a few rows
+  bool planes;          // some group has more than a few rows, or weights in planes
   uint8_t *x, *hidden;  // prepared rows: of tokens, of assignments
   int64_t x_row_bytes, hidden_row_bytes;
   uint8_t* workspaces;
   int64_t workspace_bytes;
   uint8_t* workspace(int worker) const { return workspaces + worker * workspace_bytes; }
 };
+
+bool has_planes(const ExpertMatrices& expert) {
+  return layout_of(expert.w1) == WeightLayout::kPlanes || layout_of(expert.w3) == WeightLayout::kPlanes ||
+         layout_of(expert.w2) == WeightLayout::kPlanes;
+}
 
 int64_t fill_groups(const ExpertsParams& p, Group* groups) {
   int64_t num = 0;
@@ -66,7 +71,7 @@ void run_hidden_tile(const Plan& plan, const Group& group, int64_t tile, int wor
     uint16_t hidden[kTileOut];
     plan.level.kernels.swiglu(gate + r * kTileOut, up + r * kTileOut, p.swiglu_limit,
                               p.weight.data ? &p.weight(a) : nullptr, size, hidden);
-    plan.level.tiles.prepare(hidden, begin, size, inner, true, plan.many, plan.hidden + a * plan.hidden_row_bytes);
+    plan.level.tiles.prepare(hidden, begin, size, inner, true, plan.planes, plan.hidden + a * plan.hidden_row_bytes);
   }
 }
 
@@ -93,7 +98,8 @@ void experts(const ExecutionContext& context, const ExpertsParams& p, const Leve
   if (num_groups_max == 0) return;
   Plan plan{p, level, context.scratch->take<Group>(num_groups_max), 0};
   plan.num_groups = fill_groups(p, plan.groups);
-  plan.many = std::any_of(plan.groups, plan.groups + plan.num_groups, [](const Group& g) { return g.size > kFewRows; });
+  plan.planes = std::any_of(plan.groups, plan.groups + plan.num_groups,
+                            [](const Group& g) { return g.size > kFewRows || has_planes(*g.expert); });
   plan.x_row_bytes = level.tiles.row_bytes(hidden);
   plan.hidden_row_bytes = level.tiles.row_bytes(inner);
   plan.x = context.scratch->take<uint8_t>(p.x.size[0] * plan.x_row_bytes);
@@ -102,7 +108,7 @@ void experts(const ExecutionContext& context, const ExpertsParams& p, const Leve
   plan.workspaces = context.scratch->take<uint8_t>(context.num_threads() * plan.workspace_bytes);
   const double work = static_cast<double>(assignments) * static_cast<double>(hidden * inner);
   for_each_item(context, p.x.size[0], static_cast<double>(p.x.num_elements()), [&](int64_t r, int) {
-    level.tiles.prepare(words(p.x.row(r)), 0, hidden, hidden, true, plan.many, plan.x + r * plan.x_row_bytes);
+    level.tiles.prepare(words(p.x.row(r)), 0, hidden, hidden, true, plan.planes, plan.x + r * plan.x_row_bytes);
   });
   // Items run over the outputs of one group before the next: the weights are read in order.
   const int64_t hidden_tiles = ceil_div(inner, kTileOut), output_tiles = ceil_div(hidden, kTileOut);
@@ -138,7 +144,9 @@ void experts_avx512(const ExecutionContext& c, const ExpertsParams& p) {
   experts(c, p, {tile_kernels_avx512(), experts_kernels_avx512()});
 }
 void experts_bf16(const ExecutionContext& c, const ExpertsParams& p) {
-  experts(c, p, {tile_kernels_bf16(), experts_kernels_avx512()});
+  // As linear_bf16. The experts of a layer stand in one layout.
+  const bool planes = std::any_of(p.experts.begin(), p.experts.end(), has_planes);
+  experts(c, p, {planes ? tile_kernels_avx512() : tile_kernels_bf16(), experts_kernels_avx512()});
 }
 void expert_combine_avx2(const ExecutionContext& c, const ExpertCombineParams& p) {
   expert_combine(c, p, experts_kernels_avx2());

@@ -74,10 +74,11 @@ void linear(const ExecutionContext& context, const LinearParams& p, const TileKe
                   ceil_div(group_out, kTileOut),
                   context.scratch->take<uint8_t>(rows * p.num_groups * row_bytes),
                   row_bytes};
+  const bool planes = rows > kFewRows || layout_of(p.weight) == WeightLayout::kPlanes;
   for_each_item(context, rows, static_cast<double>(rows * p.num_groups * in), [&](int64_t r, int) {
     for (int64_t g = 0; g < p.num_groups; ++g)
-      kernels.prepare(reinterpret_cast<const uint16_t*>(p.x.row(r)) + g * in, 0, in, in, p.round_activation,
-                      rows > kFewRows, plan.prepared + (r * p.num_groups + g) * row_bytes);
+      kernels.prepare(reinterpret_cast<const uint16_t*>(p.x.row(r)) + g * in, 0, in, in, p.round_activation, planes,
+                      plan.prepared + (r * p.num_groups + g) * row_bytes);
   });
   uint8_t* workspaces = context.scratch->take<uint8_t>(context.num_threads() * workspace_bytes);
   const int64_t items = plan.tiles_per_group * p.num_groups * ceil_div(rows, kTileRows);
@@ -91,6 +92,9 @@ void linear_avx2(const ExecutionContext& context, const LinearParams& p) { linea
 void linear_avx512(const ExecutionContext& context, const LinearParams& p) {
   linear(context, p, tile_kernels_avx512());
 }
-void linear_bf16(const ExecutionContext& context, const LinearParams& p) { linear(context, p, tile_kernels_bf16()); }
+// Planes hold one column of sixteen outputs where a pair needs two: they are read over fp32 lanes.
+void linear_bf16(const ExecutionContext& context, const LinearParams& p) {
+  linear(context, p, layout_of(p.weight) == WeightLayout::kPlanes ? tile_kernels_avx512() : tile_kernels_bf16());
+}
 
 }  // namespace deepinfer

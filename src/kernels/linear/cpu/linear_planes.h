@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Many activation rows by a tile of weights over fp32 lanes of 512 bits. Where few rows keep the sixteen lanes of a sum
-// (lanes.h) in one register, here a register holds one lane of sixteen outputs: a "plane" of the product is what the
-// columns k with k mod 16 = l add to lane l, and each plane is a product of matrices with a sixteenth of the columns.
-// Activations are broadcast, weights stand transposed, so a step of 8 rows by 32 outputs loads ten registers for
-// sixteen multiply-adds and all of them from the first cache. The sixteen planes are folded at the end, in the order of
-// lanes.h.
+// Activation rows by a tile of weights over fp32 lanes of 512 bits. Where few rows by packed rows of weights keep the
+// sixteen lanes of a sum (lanes.h) in one register, here a register holds one lane of sixteen outputs: a "plane" of the
+// product is what the columns k with k mod 16 = l add to lane l, and each plane is a product of matrices with a
+// sixteenth of the columns. Activations are broadcast, weights stand turned, so a step of 8 rows by 32 outputs loads
+// ten registers for sixteen multiply-adds and all of them from the first cache. The sixteen planes are folded at the
+// end, in the order of lanes.h.
+//
+// Weights may stand turned in the checkpoint (WeightLayout::kPlanes), else panels of their columns are turned here,
+// into the same order.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +16,26 @@ namespace deepinfer {
 
 inline constexpr int64_t kPlanes = 16, kPlaneOut = 32;
 
-// Columns [k_begin, k_begin + k_size) of up to kPlaneOut weight rows, k_begin a multiple of 128. What is missing of 32
-// columns counts as zero; of outputs, the last stands again for those that are missing.
+constexpr int64_t plane_steps(int64_t columns) { return (columns + 31) / 32 * 2; }  // columns of a plane
+
+// Columns [k_begin, k_begin + k_size) of up to kPlaneOut weight rows of `in` columns, k_begin a multiple of 128. What
+// is missing of 32 columns counts as zero; of outputs, the last stands again for those that are missing.
 struct PlaneShape {
-  int64_t k_begin, k_size, num_out;
-  int64_t steps() const { return (k_size + 31) / 32 * 2; }  // columns of a plane
+  int64_t k_begin, k_size, num_out, in;
+  int64_t steps() const { return plane_steps(k_size); }
+  int64_t row_steps() const { return plane_steps(in); }
 };
+
+// Turned weights of a panel: planes stand together in eights (FP4), fours (FP8) or twos (bf16), 128 bytes a step.
+struct PlanePanel {
+  const uint8_t* codes;   // step 0 of the panel, of the first planes
+  int64_t part_bytes;     // from there to the same step of the next planes
+  const float* scales;    // [block] (FP8), [block, kPlaneOut] (FP4)
+  bool has_bytes_behind;  // four bytes behind the codes may be read
+};
+
 // Working memory for panels of up to `columns` columns (a multiple of 32), each part aligned to 64.
-struct TurnedPanel {
+struct PanelMemory {
   uint8_t* codes;  // [64 * columns]
   float* scales;   // [columns]
   float* plane;    // [2 * columns]
@@ -33,19 +48,24 @@ constexpr int64_t plane_columns(int64_t in) {
 }
 
 struct PlaneKernels {
-  // Columns [begin, begin + size) of a row, woven as LinearKernels::prepare() leaves them, into its planes: [panel, 16,
-  // steps()] floats, together `in` rounded up to 32. begin is a multiple of 32, size too unless the row ends there.
+  // Columns [begin, begin + size) of a row, woven as LinearKernels::prepare() leaves them, into its planes: [16,
+  // plane_steps(in)] floats. begin is a multiple of 32, size too unless the row ends there.
   void (*spread)(const float* woven, int64_t begin, int64_t size, int64_t in, float* planes);
   // Codes, scales and values are those of column 0 of the panel's first row.
-  void (*turn_fp8)(const uint8_t* codes, const uint8_t* scales, int64_t in, const PlaneShape& shape,
-                   const TurnedPanel& panel);
-  void (*turn_fp4)(const uint8_t* codes, const uint8_t* scales, int64_t in, const PlaneShape& shape,
-                   const TurnedPanel& panel);
-  void (*turn_bf16)(const uint16_t* values, int64_t in, const PlaneShape& shape, const TurnedPanel& panel);
-  // sums += x panel^T for a panel that was just turned, or = where it is the first of its rows; x: planes of rows.
-  // Sums: 16 * kPlaneOut floats a row.
-  using Multiply = void (*)(const float* const* x, int64_t num_x, const TurnedPanel& panel, const PlaneShape& shape,
-                            float* sums);
+  PlanePanel (*turn_fp8)(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape,
+                         const PanelMemory& memory);
+  PlanePanel (*turn_fp4)(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape,
+                         const PanelMemory& memory);
+  PlanePanel (*turn_bf16)(const uint16_t* values, const PlaneShape& shape, const PanelMemory& memory);
+  // Of weights in planes only the scales are copied. is_last: nothing is known to stand behind these 32 outputs.
+  PlanePanel (*open_fp8)(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, bool is_last,
+                         const PanelMemory& memory);
+  PlanePanel (*open_fp4)(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, bool is_last,
+                         const PanelMemory& memory);
+  // sums += x panel^T, or = where the panel is the first of its rows; x: planes of rows. plane: PanelMemory's. Sums:
+  // 16 * kPlaneOut floats a row.
+  using Multiply = void (*)(const float* const* x, int64_t num_x, const PlanePanel& panel, const PlaneShape& shape,
+                            float* plane, float* sums);
   Multiply multiply_fp8, multiply_fp4, multiply_bf16;
   void (*fold)(const float* sums, int64_t num_x, float* y);  // y: [num_x, kPlaneOut]
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Bodies of PlaneKernels (linear_planes.h). Every product is exact, so a fused multiply-add rounds as the reference.
 #include <type_traits>
+#include <utility>
 
 #include "kernels/lanes/cpu/lanes_avx512.h"
 #include "kernels/linear/cpu/linear_planes.h"
@@ -8,19 +9,18 @@
 namespace deepinfer {
 namespace {
 
-constexpr int kRowsAtOnce = 8;  // by two registers of outputs: sixteen sums hide the latency, ten loads the rest
+constexpr int64_t kAheadBytes = 4096;  // of weights in planes, fetched: a page, since the machine stops at its end
+constexpr int kRowsAtOnce = 8;         // by two registers of outputs: sixteen sums hide the latency, ten loads the rest
 
 // Two columns of every plane lie side by side: those of one block of 32.
 void spread(const float* woven, int64_t begin, int64_t size, int64_t in, float* planes) {
-  const int64_t columns = plane_columns(in);
+  const int64_t steps = plane_steps(in);
   for (int64_t k = begin; k < begin + size; k += 32) {
     const __m512 first = unweave({_mm512_loadu_ps(woven + k)}).v, last = unweave({_mm512_loadu_ps(woven + k + 16)}).v;
     alignas(64) float pairs[2][16];  // lanes 0, 1, 4, 5, ... and 2, 3, 6, 7, ...
     _mm512_store_ps(pairs[0], _mm512_unpacklo_ps(first, last));
     _mm512_store_ps(pairs[1], _mm512_unpackhi_ps(first, last));
-    const int64_t panel = k / columns * columns, rest = in - panel;
-    const int64_t steps = PlaneShape{panel, rest < columns ? rest : columns, 0}.steps();
-    float* to = planes + panel + (k - panel) / kPlanes;
+    float* to = planes + k / kPlanes;
     for (int l = 0; l < 16; ++l, to += steps) __builtin_memcpy(to, pairs[l / 2 % 2] + l / 4 * 4 + l % 2 * 2, 8);
   }
 }
@@ -69,102 +69,171 @@ inline __m512 e8m0_floats(__m512i codes) {
   return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_slli_epi32(codes, 23), _mm512_set1_epi32(0x00400000)));
 }
 
-// Line [l / 2, k] of the codes: column k of plane l of 32 outputs, then that of plane l + 1.
-void turn_fp8(const uint8_t* codes, const uint8_t* scales, int64_t in, const PlaneShape& shape,
-              const TurnedPanel& panel) {
+constexpr int64_t kStepBytes = 128;
+
+void widen_scales_fp8(const uint8_t* scales, const PlaneShape& shape, float* out) {
+  for (int64_t b = 0; b < shape.steps() / 2; ++b)
+    out[b] = _mm512_cvtss_f32(e8m0_floats(_mm512_set1_epi32(scales[shape.k_begin / 32 + b])));
+}
+
+PlanePanel turn_fp8(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, const PanelMemory& memory) {
   const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)),
                 order = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
   const int64_t steps = shape.steps();
   for (int64_t c = 0; c < shape.k_size; c += 64) {
     __m512i upper[16], lower[16];
-    load_columns(codes + shape.k_begin + c, in, shape.k_size - c, 0, shape.num_out, upper);
-    load_columns(codes + shape.k_begin + c, in, shape.k_size - c, 16, shape.num_out, lower);
+    load_columns(codes + shape.k_begin + c, shape.in, shape.k_size - c, 0, shape.num_out, upper);
+    load_columns(codes + shape.k_begin + c, shape.in, shape.k_size - c, 16, shape.num_out, lower);
     const int64_t num_words = shape.k_size - c > 32 ? 16 : 8;
-    for (int64_t d = 0; d < num_words; ++d) {  // four columns
+    for (int64_t d = 0; d < num_words; ++d) {  // one column of four planes
       const __m512i first = _mm512_shuffle_epi8(upper[d], bytes), last = _mm512_shuffle_epi8(lower[d], bytes);
-      uint8_t* to = panel.codes + (d % 4 * 2 * steps + c / 16 + d / 4) * 64;
+      uint8_t* to = memory.codes + (d % 4 * steps + c / 16 + d / 4) * kStepBytes;
       _mm512_storeu_si512(to, _mm512_permutex2var_epi32(first, order, last));
-      _mm512_storeu_si512(to + steps * 64,
+      _mm512_storeu_si512(to + 64,
                           _mm512_permutex2var_epi32(first, _mm512_add_epi32(order, _mm512_set1_epi32(2)), last));
     }
   }
-  for (int64_t b = 0; b < steps / 2; ++b)
-    panel.scales[b] = _mm512_cvtss_f32(e8m0_floats(_mm512_set1_epi32(scales[shape.k_begin / 32 + b])));
+  widen_scales_fp8(scales, shape, memory.scales);
+  return {memory.codes, steps * kStepBytes, memory.scales, true};
 }
 
-// Line [l / 8, k, half]: columns of eight planes of sixteen outputs. Scales: [block, output].
-void turn_fp4(const uint8_t* codes, const uint8_t* scales, int64_t in, const PlaneShape& shape,
-              const TurnedPanel& panel) {
-  const int64_t steps = shape.steps();
+PlanePanel turn_fp4(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, const PanelMemory& memory) {
+  const int64_t steps = shape.steps(), in = shape.in;
   for (int64_t first = 0; first < kPlaneOut; first += 16) {
     for (int64_t c = 0; c < shape.k_size; c += 128) {
       __m512i z[16];
       load_columns(codes + (shape.k_begin + c) / 2, in / 2, (shape.k_size - c) / 2, first, shape.num_out, z);
       const int64_t num_words = shape.k_size - c < 128 ? (shape.k_size - c) / 8 : 16;
       for (int64_t d = 0; d < num_words; ++d)
-        _mm512_storeu_si512(panel.codes + ((d % 2 * steps + c / 16 + d / 2) * 2 + first / 16) * 64, z[d]);
+        _mm512_storeu_si512(memory.codes + (d % 2 * steps + c / 16 + d / 2) * kStepBytes + first * 4, z[d]);
     }
   }
   for (int64_t b = 0; b < steps / 2; ++b) {
     alignas(64) uint32_t codes_of_scales[kPlaneOut];
     for (int64_t o = 0; o < kPlaneOut; ++o)
       codes_of_scales[o] = scales[(o < shape.num_out ? o : shape.num_out - 1) * (in / 32) + shape.k_begin / 32 + b];
-    _mm512_storeu_ps(panel.scales + b * kPlaneOut, e8m0_floats(_mm512_load_si512(codes_of_scales)));
-    _mm512_storeu_ps(panel.scales + b * kPlaneOut + 16, e8m0_floats(_mm512_load_si512(codes_of_scales + 16)));
+    _mm512_storeu_ps(memory.scales + b * kPlaneOut, e8m0_floats(_mm512_load_si512(codes_of_scales)));
+    _mm512_storeu_ps(memory.scales + b * kPlaneOut + 16, e8m0_floats(_mm512_load_si512(codes_of_scales + 16)));
   }
+  return {memory.codes, steps * kStepBytes, memory.scales, true};
 }
 
 // Line [l / 2, k, half]: columns of two planes of sixteen outputs.
-void turn_bf16(const uint16_t* values, int64_t in, const PlaneShape& shape, const TurnedPanel& panel) {
+PlanePanel turn_bf16(const uint16_t* values, const PlaneShape& shape, const PanelMemory& memory) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(values + shape.k_begin);
   const int64_t steps = shape.steps();
   for (int64_t first = 0; first < kPlaneOut; first += 16) {
     for (int64_t c = 0; c < shape.k_size; c += 32) {
       __m512i z[16];
-      load_columns(bytes + 2 * c, 2 * in, 2 * (shape.k_size - c), first, shape.num_out, z);
+      load_columns(bytes + 2 * c, 2 * shape.in, 2 * (shape.k_size - c), first, shape.num_out, z);
 #pragma GCC unroll 16
       for (int d = 0; d < 16; ++d)
-        _mm512_storeu_si512(panel.codes + ((d % 8 * steps + c / 16 + d / 8) * 2 + first / 16) * 64, z[d]);
+        _mm512_storeu_si512(memory.codes + (d % 8 * steps + c / 16 + d / 8) * kStepBytes + first * 4, z[d]);
+    }
+  }
+  return {memory.codes, steps * kStepBytes, memory.scales, true};
+}
+
+PlanePanel open_fp8(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, bool is_last,
+                    const PanelMemory& memory) {
+  widen_scales_fp8(scales, shape, memory.scales);
+  return {codes + shape.k_begin / kPlanes * kStepBytes, shape.row_steps() * kStepBytes, memory.scales, !is_last};
+}
+PlanePanel open_fp4(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, bool is_last,
+                    const PanelMemory& memory) {
+  const uint8_t* from = scales + shape.k_begin / 32 * kPlaneOut;
+  for (int64_t i = 0; i < shape.k_size; i += 16)
+    _mm512_storeu_ps(memory.scales + i,
+                     e8m0_floats(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)))));
+  return {codes + shape.k_begin / kPlanes * kStepBytes, shape.row_steps() * kStepBytes, memory.scales, !is_last};
+}
+
+// Weights of one block of 32 columns, two steps, in plane l + kP of those that stand together: 32 outputs. The codes of
+// a block begin at `codes`; begin() is called once for the planes of a panel from l on.
+struct E2m1Block {
+  static constexpr int kTogether = 8, kScales = kPlaneOut;
+  // Codes are looked up by the low four bits of a word. Reading from a later byte on brings its codes there without a
+  // shift, and reads up to three bytes behind the line.
+  static const uint8_t* begin(const uint8_t* codes, int64_t l) { return codes + l % kTogether / 2; }
+  template <int kP, bool kOdd>
+  [[gnu::always_inline]] static void load(const uint8_t* codes, const float* scales, __m512 (&w)[2]) {
+    const __m512 table =
+        _mm512_setr_ps(0.f, .5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f);
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      __m512i words = _mm512_loadu_si512(codes + 64 * half + kP / 2);
+      if constexpr ((kP % 2 == 1) != kOdd) words = _mm512_srli_epi32(words, 4);
+      w[half] = _mm512_mul_ps(_mm512_permutexvar_ps(words, table), _mm512_loadu_ps(scales + 16 * half));
+    }
+  }
+};
+template <bool kLargeScales>
+struct E4m3Block {
+  static constexpr int kTogether = 4, kScales = 1;
+  static const uint8_t* begin(const uint8_t* codes, int64_t l) { return codes + l % kTogether * kPlaneOut; }
+  template <int kP, bool kOdd>
+  [[gnu::always_inline]] static void load(const uint8_t* codes, const float* scales, __m512 (&w)[2]) {
+    const V16Pair values = load_e4m3_by_memory(codes + kP * kPlaneOut);
+    // The codes come out times 2^-8; 2^8 times a large scale would overflow.
+    const __m512 scale = _mm512_set1_ps(kLargeScales ? *scales : *scales * 256.f), up = _mm512_set1_ps(256.f);
+    w[0] = _mm512_mul_ps(kLargeScales ? _mm512_mul_ps(values.first.v, up) : values.first.v, scale);
+    w[1] = _mm512_mul_ps(kLargeScales ? _mm512_mul_ps(values.second.v, up) : values.second.v, scale);
+  }
+};
+struct Bf16Block {
+  static constexpr int kTogether = 2, kScales = 0;
+  static const uint8_t* begin(const uint8_t* codes, int64_t) { return codes; }
+  template <int kP, bool kOdd>
+  [[gnu::always_inline]] static void load(const uint8_t* codes, const float*, __m512 (&w)[2]) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      const __m512i two = _mm512_loadu_si512(codes + 64 * half);
+      w[half] = _mm512_castsi512_ps((kP % 2 == 1) != kOdd ? _mm512_and_si512(two, _mm512_set1_epi32(-0x10000))
+                                                          : _mm512_slli_epi32(two, 16));
+    }
+  }
+};
+
+// The codes of a panel from one part on, of which the last block may have to be read elsewhere.
+struct PanelCodes {
+  const uint8_t *codes, *last;
+  const uint8_t* block(int64_t k, int64_t steps) const { return k + 2 < steps ? codes + k * kStepBytes : last; }
+};
+// A copy of the panel's last block with bytes behind it.
+struct LastBlock {
+  alignas(64) uint8_t bytes[2 * kStepBytes + 64];
+};
+template <typename Block>
+PanelCodes codes_of(const PlanePanel& panel, int64_t l, int64_t steps, LastBlock& copy) {
+  const uint8_t* codes = panel.codes + l / Block::kTogether * panel.part_bytes;
+  const uint8_t* last = codes + (steps - 2) * kStepBytes;
+  if (!panel.has_bytes_behind) {
+    __builtin_memcpy(copy.bytes, last, 2 * kStepBytes);
+    last = copy.bytes;
+  }
+  return {Block::begin(codes, l), Block::begin(last, l)};
+}
+
+// Plane l of a panel, unpacked: [column, output].
+template <typename Block, bool kOdd>
+void unpack_steps(const PanelCodes& from, const float* scales, int64_t steps, float* out) {
+  for (int64_t k = 0; k < steps; k += 2, scales += Block::kScales) {
+    const uint8_t* codes = from.block(k, steps);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i, out += kPlaneOut) {
+      __m512 w[2];
+      Block::template load<0, kOdd>(codes + i * kStepBytes, scales, w);
+      _mm512_storeu_ps(out, w[0]);
+      _mm512_storeu_ps(out + 16, w[1]);
     }
   }
 }
-
-// Plane l of turned weights, unpacked: [column, output].
-template <bool kLargeScales>
-void unpack_fp8_plane(const TurnedPanel& panel, int64_t l, int64_t steps) {
-  const uint8_t* codes = panel.codes + (l / 2 * steps * 2 + l % 2) * 32;
-  float* out = panel.plane;
-  for (int64_t k = 0; k < steps; ++k, codes += 64, out += kPlaneOut) {
-    V16Pair w = load_e4m3_by_memory(codes);
-    // The codes come out times 2^-8; 2^8 times a large scale would overflow.
-    const V16 scale = set16(kLargeScales ? panel.scales[k / 2] : panel.scales[k / 2] * 256.f);
-    if (kLargeScales) w = {mul(w.first, set16(256.f)), mul(w.second, set16(256.f))};
-    store16(out, mul(w.first, scale));
-    store16(out + 16, mul(w.second, scale));
-  }
-}
-void unpack_fp4_plane(const TurnedPanel& panel, int64_t l, int64_t steps) {
-  const __m512 table =
-      _mm512_setr_ps(0.f, .5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f);
-  const __m512i shift = _mm512_set1_epi32(static_cast<int32_t>(l % 8 * 4));
-  const uint8_t* codes = panel.codes + l / 8 * steps * 128;
-  float* out = panel.plane;
-  for (int64_t k = 0; k < steps; ++k, codes += 128, out += kPlaneOut) {
-    const float* scale = panel.scales + k / 2 * kPlaneOut;
-    for (int half = 0; half < 2; ++half)
-      _mm512_storeu_ps(
-          out + 16 * half,
-          _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_srlv_epi32(_mm512_loadu_si512(codes + 64 * half), shift), table),
-                        _mm512_loadu_ps(scale + 16 * half)));
-  }
-}
-void unpack_bf16_plane(const TurnedPanel& panel, int64_t l, int64_t steps) {
-  const uint8_t* codes = panel.codes + l / 2 * steps * 128;
-  const __m512i shift = _mm512_set1_epi32(l % 2 == 0 ? 16 : 0), upper = _mm512_set1_epi32(-0x10000);
-  for (int64_t i = 0; i < 2 * steps; ++i) {
-    const __m512i two = _mm512_loadu_si512(codes + 64 * i);
-    _mm512_storeu_ps(panel.plane + 16 * i, _mm512_castsi512_ps(_mm512_and_si512(_mm512_sllv_epi32(two, shift), upper)));
-  }
+template <typename Block>
+void unpack_plane(const PlanePanel& panel, int64_t l, int64_t steps, float* out) {
+  LastBlock last;
+  const PanelCodes from = codes_of<Block>(panel, l, steps, last);
+  if (l % 2) unpack_steps<Block, true>(from, panel.scales, steps, out);
+  else unpack_steps<Block, false>(from, panel.scales, steps, out);
 }
 
 // One plane of kX rows. The rows after them are fetched meanwhile: a plane of a row is too short for the machine to
@@ -198,19 +267,84 @@ void add_plane(const float* const* x, int64_t num_x, int64_t offset, const float
   }
 }
 
+// Planes [l, l + kP) by all kX rows, straight from the codes: what is unpacked stays in registers. kOdd is for a single
+// plane.
+template <typename Block, int kP, int kX, bool kOdd>
+void add_few(const float* const* x, const PlanePanel& panel, const PlaneShape& shape, int64_t l, float* sums) {
+  const int64_t steps = shape.steps(), row_steps = shape.row_steps();
+  const bool first = shape.k_begin == 0;
+  __m512 acc[kP][kX][2];
+  const float* xs[kX];
+#pragma GCC unroll 8
+  for (int m = 0; m < kX; ++m) xs[m] = x[m] + l * row_steps + shape.k_begin / kPlanes;
+  const auto each_sum = [&](const auto& f) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kP * kX; ++i)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half)
+        f(acc[i / kX][i % kX][half], sums + ((l + i / kX) * kX + i % kX) * kPlaneOut + 16 * half);
+  };
+  each_sum([&](__m512& sum, const float* at) { sum = first ? _mm512_setzero_ps() : _mm512_loadu_ps(at); });
+  LastBlock last;
+  const PanelCodes from = codes_of<Block>(panel, l, steps, last);
+  const float* scales = panel.scales;
+  for (int64_t k = 0; k < steps; k += 2, scales += Block::kScales) {
+    const uint8_t* codes = from.block(k, steps);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i, codes += kStepBytes) {
+      if (kP > 1 || i == 0)  // into the second cache: the first would have too many lines under way
+        for (int line = 0; line < 2; ++line)
+          _mm_prefetch(reinterpret_cast<const char*>(codes) + kAheadBytes + 64 * line, _MM_HINT_T1);
+      const auto plane = [&]<int kPlane>(std::integral_constant<int, kPlane>) {
+        __m512 w[2];
+        Block::template load<kPlane, kOdd>(codes, scales, w);
+#pragma GCC unroll 8
+        for (int m = 0; m < kX; ++m) {
+          const __m512 value = _mm512_set1_ps(xs[m][kPlane * row_steps + k + i]);
+          acc[kPlane][m][0] = _mm512_fmadd_ps(value, w[0], acc[kPlane][m][0]);
+          acc[kPlane][m][1] = _mm512_fmadd_ps(value, w[1], acc[kPlane][m][1]);
+        }
+      };
+      [&]<int... kPlane>(std::integer_sequence<int, kPlane...>) { (plane(std::integral_constant<int, kPlane>()), ...); }
+      (std::make_integer_sequence<int, kP>());
+    }
+  }
+  each_sum([](const __m512& sum, float* at) { _mm512_storeu_ps(at, sum); });
+}
+
+template <typename Block, int kX>
+void multiply_few(const float* const* x, const PlanePanel& panel, const PlaneShape& shape, float* sums) {
+  // Eight sums at least hide the latency of the multiply-adds, sixteen leave registers to the rest.
+  constexpr int kMost = kX == 1   ? 8
+                        : kX == 2 ? 4
+                        : kX <= 4 ? 2
+                                  : 1,
+                kP = kMost < Block::kTogether ? kMost : Block::kTogether;
+  for (int64_t l = 0; l < kPlanes; l += kP) {
+    if (kP == 1 && l % 2) add_few<Block, kP, kX, true>(x, panel, shape, l, sums);
+    else add_few<Block, kP, kX, false>(x, panel, shape, l, sums);
+  }
+}
+
 // sums: [plane, row, output].
-template <typename Unpack>
-void multiply(const float* const* x, int64_t num_x, const TurnedPanel& panel, const PlaneShape& shape, float* sums,
-              const Unpack& unpack) {
+template <typename Block>
+void multiply(const float* const* x, int64_t num_x, const PlanePanel& panel, const PlaneShape& shape, float* plane,
+              float* sums) {
+  if constexpr (Block::kScales > 0) {  // bf16 comes here with many rows only
+    const auto few = [&]<int... kLess>(std::integer_sequence<int, kLess...>) {
+      return ((num_x == kLess + 1 && (multiply_few<Block, kLess + 1>(x, panel, shape, sums), true)) || ...);
+    };
+    if (few(std::make_integer_sequence<int, kRowsAtOnce>())) return;
+  }
   const int64_t steps = shape.steps();
   const bool first = shape.k_begin == 0;
   for (int64_t l = 0; l < kPlanes; ++l, sums += num_x * kPlaneOut) {
-    unpack(panel, l, steps);
-    const int64_t offset = shape.k_begin + l * steps;
+    unpack_plane<Block>(panel, l, steps, plane);
+    const int64_t offset = shape.k_begin / kPlanes + l * shape.row_steps();
     int64_t m = 0;
     const auto rows = [&]<int kX>(std::integral_constant<int, kX>) {
       for (; m + kX <= num_x; m += kX)
-        add_plane<kX>(x + m, num_x - m, offset, panel.plane, steps, first, sums + m * kPlaneOut);
+        add_plane<kX>(x + m, num_x - m, offset, plane, steps, first, sums + m * kPlaneOut);
     };
     rows(std::integral_constant<int, kRowsAtOnce>());
     rows(std::integral_constant<int, 4>());
@@ -218,19 +352,20 @@ void multiply(const float* const* x, int64_t num_x, const TurnedPanel& panel, co
     rows(std::integral_constant<int, 1>());
   }
 }
-void multiply_fp8(const float* const* x, int64_t num_x, const TurnedPanel& panel, const PlaneShape& shape,
+void multiply_fp8(const float* const* x, int64_t num_x, const PlanePanel& panel, const PlaneShape& shape, float* plane,
                   float* sums) {
   bool large = false;
   for (int64_t b = 0; b < shape.steps() / 2; ++b) large |= panel.scales[b] >= 0x1p120f;
-  multiply(x, num_x, panel, shape, sums, large ? unpack_fp8_plane<true> : unpack_fp8_plane<false>);
+  if (large) multiply<E4m3Block<true>>(x, num_x, panel, shape, plane, sums);
+  else multiply<E4m3Block<false>>(x, num_x, panel, shape, plane, sums);
 }
-void multiply_fp4(const float* const* x, int64_t num_x, const TurnedPanel& panel, const PlaneShape& shape,
+void multiply_fp4(const float* const* x, int64_t num_x, const PlanePanel& panel, const PlaneShape& shape, float* plane,
                   float* sums) {
-  multiply(x, num_x, panel, shape, sums, unpack_fp4_plane);
+  multiply<E2m1Block>(x, num_x, panel, shape, plane, sums);
 }
-void multiply_bf16(const float* const* x, int64_t num_x, const TurnedPanel& panel, const PlaneShape& shape,
+void multiply_bf16(const float* const* x, int64_t num_x, const PlanePanel& panel, const PlaneShape& shape, float* plane,
                    float* sums) {
-  multiply(x, num_x, panel, shape, sums, unpack_bf16_plane);
+  multiply<Bf16Block>(x, num_x, panel, shape, plane, sums);
 }
 
 void fold_planes(const float* sums, int64_t num_x, float* y) {
@@ -247,8 +382,8 @@ void fold_planes(const float* sums, int64_t num_x, float* y) {
 }  // namespace
 
 const PlaneKernels& plane_kernels_avx512() {
-  static const PlaneKernels kKernels = {spread,       turn_fp8,     turn_fp4,      turn_bf16,
-                                        multiply_fp8, multiply_fp4, multiply_bf16, fold_planes};
+  static const PlaneKernels kKernels = {spread,   turn_fp8,     turn_fp4,     turn_bf16,     open_fp8,
+                                        open_fp4, multiply_fp8, multiply_fp4, multiply_bf16, fold_planes};
   return kKernels;
 }
 

@@ -22,8 +22,8 @@ struct TileKernels {
   int64_t (*row_bytes)(int64_t in);
   // Columns [begin, begin + size) of a row of `in` activations, begin a multiple of 32 and size too unless the row ends
   // there. With round also through e4m3 with a power-of-two scale per 32 columns. Columns may be prepared in any order
-  // and on any threads. With many the row can be multiplied among more than kFewRows rows.
-  void (*prepare)(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, bool many, uint8_t* row);
+  // and on any threads. With planes the row can be multiplied among more than kFewRows rows, and by weights in planes.
+  void (*prepare)(const uint16_t* x, int64_t begin, int64_t size, int64_t in, bool round, bool planes, uint8_t* row);
   int64_t (*workspace_bytes)(int64_t in);  // of one worker
   // y[m * kTileOut + o] = dot(row m, weight row out_begin + o).
   void (*multiply)(const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace, float* y);
@@ -32,6 +32,6 @@ struct TileKernels {
 
 const TileKernels& tile_kernels_avx2();
 const TileKernels& tile_kernels_avx512();
-const TileKernels& tile_kernels_bf16();
+const TileKernels& tile_kernels_bf16();  // weights in rows only
 
 }  // namespace deepinfer

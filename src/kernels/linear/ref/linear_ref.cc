@@ -10,13 +10,10 @@ void load_row(const Bf16Matrix& m, int64_t o, float* out) {
   for (int64_t k = 0; k < m.in; ++k) out[k] = to_float(m.row(o)[k]);
 }
 void load_row(const Fp8Matrix& m, int64_t o, float* out) {
-  for (int64_t k = 0; k < m.in; ++k)
-    out[k] = e4m3_to_float(m.row(o)[k]) * e8m0_to_float(m.row_scales(o)[k / kScaleBlock]);
+  for (int64_t k = 0; k < m.in; ++k) out[k] = e4m3_to_float(m.code(o, k)) * e8m0_to_float(m.scale(o, k));
 }
 void load_row(const Fp4Matrix& m, int64_t o, float* out) {
-  for (int64_t k = 0; k < m.in; ++k)
-    out[k] = e2m1_to_float(static_cast<uint8_t>(m.row(o)[k / 2] >> (k % 2 * 4))) *
-             e8m0_to_float(m.row_scales(o)[k / kScaleBlock]);
+  for (int64_t k = 0; k < m.in; ++k) out[k] = e2m1_to_float(m.code(o, k)) * e8m0_to_float(m.scale(o, k));
 }
 
 // The activation as the products see it.
