@@ -42,6 +42,7 @@ extern const Launch<ExpertsParams> kExpertsTensorCuda = nullptr;
 extern const Launch<ExpertCombineParams> kExpertCombineCuda = nullptr;
 extern const Launch<VisionRopeParams> kVisionRopeCuda = nullptr;
 extern const Launch<VisionAttentionParams> kVisionAttentionCuda = nullptr;
+extern const Launch<VisionAttentionParams> kVisionAttentionTensorCuda = nullptr;
 extern const Launch<VisionCellsParams> kVisionCellsCuda = nullptr;
 extern const Launch<GatedSiluParams> kGatedSiluCuda = nullptr;
 extern const Launch<GeluParams> kGeluCuda = nullptr;

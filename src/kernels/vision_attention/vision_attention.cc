@@ -11,6 +11,7 @@ void vision_attention_ref(const ExecutionContext& context, const VisionAttention
 void vision_attention_avx2(const ExecutionContext& context, const VisionAttentionParams& params);
 void vision_attention_avx512(const ExecutionContext& context, const VisionAttentionParams& params);
 extern const Launch<VisionAttentionParams> kVisionAttentionCuda;
+extern const Launch<VisionAttentionParams> kVisionAttentionTensorCuda;
 
 Status check(const VisionAttentionParams& p) {
   TRY(check_planes("q", p.q));
@@ -47,7 +48,8 @@ KernelRows<VisionAttentionParams> vision_attention_rows() {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", vision_attention_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "AVX2, FMA", vision_attention_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "AVX-512", vision_attention_avx512},
-      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kVisionAttentionCuda}};
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kVisionAttentionCuda},
+      {"cuda/sm90_tensor", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kVisionAttentionTensorCuda, false}};
   return kRows;
 }
 

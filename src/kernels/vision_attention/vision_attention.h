@@ -7,7 +7,7 @@
 // and at the end out = bf16(o / l). All fp32; products of q and k are exact, so there fused and separate operations
 // agree. Rounding p to bf16 first, as some libraries do, moves the tower's output by 0.6 % rms on the golden images;
 // this form reproduces the small one but for single ulps and the larger ones to 0.2 %. A query's result depends on its
-// own image alone.
+// own image alone. Rows that are not exact sum in another order; weights keep what bf16 would round off, too.
 #pragma once
 
 #include <span>
