@@ -273,7 +273,7 @@ Result<std::unique_ptr<Engine>> Engine::open(std::shared_ptr<const ModelWeights>
   state->is_admitted.resize(static_cast<size_t>(options.lanes_max));
   TRY(open_forward(*state));
   TRY(open_device_sampler(*state));
-  state->executor = std::make_unique<StepExecutor>(options.has_thread);
+  state->executor = std::make_unique<StepExecutor>(options.has_thread, state->device != nullptr);
   return std::unique_ptr<Engine>(new Engine(std::move(state)));
 }
 

@@ -235,7 +235,7 @@ Status run_sampling(State& state, StepContext& step) {
     TRY(pick_on_host(state, step));
   }
   if (state.spans) {
-    TRY(state.device->wait());
+    if (!is_picked) TRY(state.device->wait());
     const DeviceSpan span = state.spans->last();
     step.output.device_busy_ns = static_cast<int64_t>(span.busy_ns);
     step.output.device_idle_ns = static_cast<int64_t>(span.idle_ns);

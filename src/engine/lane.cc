@@ -82,19 +82,23 @@ Result<TokenId> token_before(const Lane& lane, const BatchSequence& sequence, in
 
 Status append_ngrams(const Lane& lane, const BatchSequence& sequence, std::span<const TokenId> rows, int64_t look_back,
                      std::vector<TokenId>& out) {
-  const int64_t begin = sequence.position_begin, first = std::max<int64_t>(0, begin - look_back + 1);
-  std::vector<TokenId> before;
-  for (int64_t position = first; position < begin; ++position) {
-    ASSIGN_OR_RETURN(const TokenId token, token_before(lane, sequence, position));
-    before.push_back(lane.image_row(position, 0) ? EngramHasher::kDead : token);
-  }
-  const auto token_at = [&](int64_t position) {
-    if (position < 0) return EngramHasher::kDead;
-    if (position < begin) return before[static_cast<size_t>(position - first)];
-    return lane.image_row(position, 0) ? EngramHasher::kDead : rows[static_cast<size_t>(position - begin)];
-  };
-  for (size_t row = 0; row < rows.size(); ++row)
-    for (int64_t back = 0; back < look_back; ++back) out.push_back(token_at(begin + static_cast<int64_t>(row) - back));
+  const int64_t begin = sequence.position_begin;
+  const size_t stride = static_cast<size_t>(look_back), first = out.size();
+  out.resize(first + rows.size() * stride, EngramHasher::kDead);
+  TokenId* ngram = out.data() + first;
+  const auto is_image = [&](int64_t position) { return !lane.images.empty() && lane.image_row(position, 0); };
+  for (size_t row = 0; row < rows.size(); ++row, ngram += stride)
+    for (size_t back = 0; back < stride; ++back) {
+      const int64_t position = begin + static_cast<int64_t>(row) - static_cast<int64_t>(back);
+      if (position < 0) break;
+      TokenId token = 0;
+      if (back <= row) {
+        token = rows[row - back];
+      } else {
+        ASSIGN_OR_RETURN(token, token_before(lane, sequence, position));
+      }
+      if (!is_image(position)) ngram[back] = token;
+    }
   return {};
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kJobsMax = 256;  // a caller that is further ahead waits
 }
 
-StepExecutor::StepExecutor(bool has_thread) : jobs_(kJobsMax) {
+StepExecutor::StepExecutor(bool has_thread, bool feeds_device) : jobs_(kJobsMax), feeds_device_(feeds_device) {
   if (has_thread) thread_ = std::thread([this] { run(); });
 }
 
@@ -64,6 +64,7 @@ void StepExecutor::abandon() {
 
 void StepExecutor::run() {
   std::unique_lock lock(mutex_);
+  bool is_put_off = false;
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || num_run_ < num_posted_; });
     if (num_run_ == num_posted_) return;  // stopping, and nothing is left
@@ -72,7 +73,10 @@ void StepExecutor::run() {
     job();
     job = nullptr;  // what it holds goes before it counts as run
     lock.lock();
-    if (++num_run_ != awaited_) continue;
+    ++num_run_;
+    const bool is_awaited = awaited_ > 0 && num_run_ >= awaited_;
+    is_put_off = is_awaited && !is_put_off && feeds_device_ && num_run_ < num_posted_;
+    if (!is_awaited || is_put_off) continue;
     lock.unlock();
     done_.notify_one();
     lock.lock();

@@ -15,7 +15,9 @@ namespace deepinfer {
 
 class StepExecutor {
  public:
-  explicit StepExecutor(bool has_thread);
+  // `feeds_device`: a caller that sleeps is woken behind the next job where there is one: it gives the device its work,
+  // and a wake-up in front of it would leave the device idle.
+  explicit StepExecutor(bool has_thread, bool feeds_device = false);
   ~StepExecutor();  // jobs that have come are run first
   StepExecutor(const StepExecutor&) = delete;
   StepExecutor& operator=(const StepExecutor&) = delete;
@@ -36,6 +38,7 @@ class StepExecutor {
   std::mutex mutex_;  // guards what stands below, up to thread_
   std::condition_variable wake_, done_;
   std::vector<std::function<void()>> jobs_;  // a ring
+  const bool feeds_device_;
   uint64_t num_run_ = 0;
   uint64_t awaited_ = 0;  // the caller sleeps until so many have run; 0: it does not sleep
   bool stopping_ = false;

@@ -25,31 +25,31 @@ RowTable::RowTable(const CacheLayout& layout, int64_t rows_max, StagedTables& ta
 }
 
 Status RowTable::check_sequence(const SequenceRows& sequence, const RowBatch& batch, const Caches& caches) const {
-  const std::string where = "batch: lane " + std::to_string(sequence.lane);
+  const auto where = [&] { return "batch: lane " + std::to_string(sequence.lane); };
   if (sequence.lane < 0 || sequence.lane >= caches.num_lanes)
-    return invalid_argument(where + ": there are " + std::to_string(caches.num_lanes) + " lanes");
+    return invalid_argument(where() + ": there are " + std::to_string(caches.num_lanes) + " lanes");
   const Range rows = sequence.rows;
   if (rows.empty() || rows.begin < 0 || rows.end > batch.num_rows())
-    return invalid_argument(where + ": rows outside the batch");
+    return invalid_argument(where() + ": rows outside the batch");
   const int64_t position_end = sequence.position_begin + rows.size();
   if (sequence.position_begin < 0 || position_end > INT32_MAX)
-    return invalid_argument(where + ": position " + std::to_string(position_end) + " out of range");
+    return invalid_argument(where() + ": position " + std::to_string(position_end) + " out of range");
   if (sequence.num_logits_rows < 0 || sequence.num_logits_rows > rows.size())
-    return invalid_argument(where + ": more logits rows than rows");
+    return invalid_argument(where() + ": more logits rows than rows");
   if (sequence.num_logits_rows > 0 && position_end - sequence.num_logits_rows < sequence.decoder_begin)
-    return invalid_argument(where + ": logits asked for a row below decoder_begin " +
+    return invalid_argument(where() + ": logits asked for a row below decoder_begin " +
                             std::to_string(sequence.decoder_begin));
   if (layout_.sources.empty()) return {};
   const int64_t covered = static_cast<int64_t>(sequence.blocks.size()) * kBlockPositions;
   if (position_end > covered)
-    return invalid_argument(where + ": blocks cover " + std::to_string(covered) + " positions, rows end at " +
+    return invalid_argument(where() + ": blocks cover " + std::to_string(covered) + " positions, rows end at " +
                             std::to_string(position_end));
   if (static_cast<int64_t>(sequence.blocks.size()) > caches.blocks_per_lane)
-    return resource_exhausted(where + ": " + std::to_string(sequence.blocks.size()) + " blocks, room for " +
+    return resource_exhausted(where() + ": " + std::to_string(sequence.blocks.size()) + " blocks, room for " +
                               std::to_string(caches.blocks_per_lane));
   for (const BlockId block : sequence.blocks)
     if (index(block) >= caches.num_blocks)
-      return invalid_argument(where + ": block " + std::to_string(index(block)) + " of " +
+      return invalid_argument(where() + ": block " + std::to_string(index(block)) + " of " +
                               std::to_string(caches.num_blocks));
   return {};
 }
