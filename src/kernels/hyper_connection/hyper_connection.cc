@@ -19,7 +19,7 @@ void stream_update_avx512(const ExecutionContext& context, const StreamUpdatePar
 extern const Launch<StreamMixParams> kStreamMixCuda, kStreamMixTensorCuda;
 extern const Launch<StreamCollapseParams> kStreamCollapseCuda;
 extern const Launch<StreamUpdateParams> kStreamUpdateCuda;
-extern const Launch<StreamAdvanceParams> kStreamAdvanceCuda;
+extern const Launch<StreamAdvanceParams> kStreamAdvanceCuda, kStreamAdvanceFastCuda;
 void norm_ref(const ExecutionContext& context, const NormParams& params);
 void norm_avx2(const ExecutionContext& context, const NormParams& params);
 void norm_avx512(const ExecutionContext& context, const NormParams& params);
@@ -142,7 +142,8 @@ KernelRows<StreamAdvanceParams> stream_advance_rows() {
        stream_advance<stream_update_avx2, stream_collapse_avx2, norm_avx2>},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq",
        stream_advance<stream_update_avx512, stream_collapse_avx512, norm_avx512>},
-      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamAdvanceCuda}};
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamAdvanceCuda},
+      {"cuda/sm90_fast", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamAdvanceFastCuda, false}};
   return kRows;
 }
 

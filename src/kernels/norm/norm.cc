@@ -8,7 +8,7 @@ namespace deepinfer {
 void norm_ref(const ExecutionContext& context, const NormParams& params);
 void norm_avx2(const ExecutionContext& context, const NormParams& params);
 void norm_avx512(const ExecutionContext& context, const NormParams& params);
-extern const Launch<NormParams> kNormCuda;
+extern const Launch<NormParams> kNormCuda, kNormFastCuda;
 
 Status check(const NormParams& p) {
   TRY(check_rows("x", p.x));
@@ -27,7 +27,8 @@ KernelRows<NormParams> norm_rows() {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", norm_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", norm_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", norm_avx512},
-      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kNormCuda}};
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kNormCuda},
+      {"cuda/sm90_fast", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kNormFastCuda, false}};
   return kRows;
 }
 

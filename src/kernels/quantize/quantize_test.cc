@@ -89,6 +89,22 @@ TEST(Quantize, EveryRowPacksUnpacksAndRoundsAsTheReference) {
   }
 }
 
+// So many groups that a warp of a device has several.
+TEST(Quantize, EveryRowPacksAndRoundsManyRowsAsTheReference) {
+  Rng rng(5);
+  const int64_t rows = 2053, columns = 528;
+  const auto x = random_bf16(rng, rows * columns, 1.f);
+  const int64_t bytes = row_bytes(RowFormat::kFp4Group16, columns);
+  expect_rows_agree(pack_rows_rows(), std::vector<uint8_t>(static_cast<size_t>(rows * bytes)), [&](auto& out) {
+    return PackRowsParams{
+        .format = RowFormat::kFp4Group16, .x = {x.data(), {rows, columns}}, .base = out.data(), .stride_bytes = bytes};
+  });
+  expect_rows_agree(round_rows_rows(), x, [&](auto& out) {
+    return RoundRowsParams{
+        .format = RowFormat::kFp4Group16, .x = {out.data(), {rows, columns}}, .out = {out.data(), {rows, columns}}};
+  });
+}
+
 // Rings and paged blocks are filled through offsets; a skipped row leaves its place alone.
 TEST(Quantize, PackedRowsGoWhereTheOffsetsSay) {
   Rng rng(4);

@@ -40,4 +40,31 @@ __device__ inline float sum_of_places(const float* terms, int size) {
   return fold_lanes(lane);
 }
 
+// A block's sum, in shared memory; the whole block calls, all threads get it.
+template <int kMostThreads>
+struct BlockSum {
+  float parts[kMostThreads / 32];
+
+  // In lane order, once all threads have put their terms.
+  __device__ float of_places(const float* terms, int size) {
+    __syncthreads();
+    if (threadIdx.x < kLaneThreads) {
+      const float sum = sum_of_places(terms, size);
+      if (threadIdx.x == 0) parts[0] = sum;
+    }
+    __syncthreads();
+    return parts[0];
+  }
+  // Of a term of each thread, in an order of its own: over warps, then warp by warp.
+  __device__ float of_threads(float own) {
+#pragma unroll
+    for (int half = 16; half > 0; half /= 2) own += __shfl_xor_sync(0xFFFFFFFFu, own, half);
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = own;
+    __syncthreads();
+    float all = 0;
+    for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) all += parts[warp];
+    return all;
+  }
+};
+
 }  // namespace deepinfer

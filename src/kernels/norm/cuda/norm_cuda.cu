@@ -10,12 +10,14 @@
 namespace deepinfer {
 namespace {
 
-// A block norms one row; its first half warp adds the squares in lane order out of shared memory (lane_places.cuh): a
-// chain of size / 16 additions. Values and weights of kHeld * 8 * blockDim columns stay in registers.
+// A block norms one row. kInLanes: the squares are added in lane order out of shared memory (lane_places.cuh), a chain of
+// size / 16 additions; else each thread adds its own first. Values and weights of kHeld * 8 * blockDim columns stay in
+// registers.
 constexpr int kHeld = 2, kWideThreads = 320;
+template <bool kInLanes>
 __global__ void __launch_bounds__(kWideThreads, 4) norm_wide_kernel(const __grid_constant__ NormParams p) {
   extern __shared__ __align__(16) float squares[];
-  __shared__ float inverse;
+  __shared__ BlockSum<kWideThreads> sum;
   const int size = static_cast<int>(p.x.size[1]), step = 8 * static_cast<int>(blockDim.x),
             mine = 8 * static_cast<int>(threadIdx.x);
   const bf16* x = p.x.row(blockIdx.x);
@@ -27,20 +29,21 @@ __global__ void __launch_bounds__(kWideThreads, 4) norm_wide_kernel(const __grid
 #pragma unroll
   for (int n = 0; n < kHeld; ++n)
     if (mine + n * step < size) held[n] = load_eight(x + mine + n * step);
-  const auto put_squares = [&](const Eight& eight, int begin) {
+  float own = 0;
+  const auto add_squares = [&](const Eight& eight, int begin) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) squares[lane_place(begin + i)] = to_float(eight.values[i]) * to_float(eight.values[i]);
+    for (int i = 0; i < 8; ++i) {
+      const float value = to_float(eight.values[i]);
+      if constexpr (kInLanes) squares[lane_place(begin + i)] = value * value;
+      else own = __fmaf_rn(value, value, own);
+    }
   };
 #pragma unroll
   for (int n = 0; n < kHeld; ++n)
-    if (mine + n * step < size) put_squares(held[n], mine + n * step);
-  for (int begin = mine + kHeld * step; begin < size; begin += step) put_squares(load_eight(x + begin), begin);
-  __syncthreads();
-  if (threadIdx.x < kLaneThreads) {
-    const float sum = sum_of_places(squares, size);
-    if (threadIdx.x == 0) inverse = 1.f / sqrtf(sum / static_cast<float>(size) + p.epsilon);
-  }
-  __syncthreads();
+    if (mine + n * step < size) add_squares(held[n], mine + n * step);
+  for (int begin = mine + kHeld * step; begin < size; begin += step) add_squares(load_eight(x + begin), begin);
+  const float all = kInLanes ? sum.of_places(squares, size) : sum.of_threads(own);
+  const float inverse = 1.f / sqrtf(all / static_cast<float>(size) + p.epsilon);
   bf16* out = p.out.row(blockIdx.x);
 #pragma unroll
   for (int n = 0; n < kHeld; ++n)
@@ -67,7 +70,8 @@ __global__ void __launch_bounds__(kThreads) norm_rows_kernel(NormParams p) {
     p.out(r, i) = to_bf16(p.weight[i] * (to_float(p.x(r, i)) * inverse));
 }
 
-void norm_cuda(const ExecutionContext& context, const NormParams& p) {
+template <bool kInLanes>
+void norm(const ExecutionContext& context, const NormParams& p) {
   if (p.x.size[0] == 0) return;
   const int64_t shared = p.x.size[1] * static_cast<int64_t>(sizeof(float));
   const auto address = [](const void* at) { return reinterpret_cast<uintptr_t>(at); };
@@ -75,13 +79,14 @@ void norm_cuda(const ExecutionContext& context, const NormParams& p) {
                        (address(p.x.data) | address(p.out.data) | address(p.weight.data)) % 16 == 0;
   const dim3 grid(num_blocks(p.x.size[0], 1));
   const unsigned threads = std::min(num_blocks(p.x.size[1], 8 * 32) * 32, unsigned{kWideThreads});
-  if (is_wide) launch_overlapped(context, {grid, threads, shared}, norm_wide_kernel, p);
+  if (is_wide) launch_overlapped(context, {grid, threads, kInLanes ? shared : 0}, norm_wide_kernel<kInLanes>, p);
   else launch_overlapped(context, {grid, kThreads, shared}, norm_rows_kernel, p);
   context.device->launched("norm");
 }
 
 }  // namespace
 
-extern const Launch<NormParams> kNormCuda = norm_cuda;
+extern const Launch<NormParams> kNormCuda = norm<true>;
+extern const Launch<NormParams> kNormFastCuda = norm<false>;
 
 }  // namespace deepinfer
