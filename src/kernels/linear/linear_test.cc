@@ -232,8 +232,8 @@ TEST(Linear, ARowIsTheSameAloneAndInABatch) {
   }
 }
 
-// The same where different numbers of rows take different kernels (on devices: up to 8, 96, 160, 192, 256, 288, more)
-// and a matrix of few outputs is summed in segments, or has but one.
+// The same where different numbers of rows take different kernels (on devices: up to 8, 96, 160, 192, 240, 256, 272,
+// 288, more) and a matrix of few outputs is summed in segments, or has but one.
 TEST(Linear, ARowIsTheSameInBatchesOfAnySize) {
   Rng rng(19);
   const int64_t rows = 600, out = 70;
@@ -254,7 +254,7 @@ TEST(Linear, ARowIsTheSameInBatchesOfAnySize) {
         const int64_t pieces[][2] = {{0, 1}, {1, 7}, {8, 15}, {23, 64}, {87, 130}, {217, 170}, {387, 213}};
         for (const auto& [first, count] : pieces) run(first, count, part);
         EXPECT_EQ(std::memcmp(batch.data(), part.data(), batch.size() * sizeof(float)), 0) << in;
-        run(40, 283, part);
+        run(40, 283, part), run(300, 265, part);
         EXPECT_EQ(std::memcmp(batch.data(), part.data(), batch.size() * sizeof(float)), 0) << in;
       });
     }

@@ -104,7 +104,7 @@ __device__ void emit_out(const WideExperts& a, const ExpertTile& t, const FirstR
 // Rows whose hidden channels are finished at a time.
 template <typename W>
 constexpr int stage_rows() {
-  return W::kTokens <= 160 ? W::kTokens : W::kTokens % 128 == 0 ? 128 : 96;
+  return W::kTokens <= 160 ? W::kTokens : W::kTokens == 288 ? 96 : W::kTokens / 2;
 }
 
 template <typename W>
@@ -261,9 +261,15 @@ void launch_tiles(const ExecutionContext& context, const ExpertsParams& p, WideE
 template <WeightKind kKind>
 void launch_kind(const ExecutionContext& context, const ExpertsParams& p, WideExperts& a) {
   constexpr bool kIsFp4 = kKind == WeightKind::kFp4;
-  const int64_t rows = stream_tile_rows(p);
+  // Where most rows come to every expert, tiles that hold all of them; elsewhere an expert with a few rows more than the
+  // others must not cost a whole tile more.
+  const int64_t most = p.x.size[0];
+  const bool holds_all = most <= 288 && 4 * stream_tile_rows(p) >= 3 * most;
+  const int64_t rows = holds_all ? most : stream_tile_rows(p);
   if (rows <= 160 || (rows > 288 && rows <= 320)) return launch_tiles<Wide<kKind, 160, 160, kIsFp4 ? 6 : 5, kIsFp4 ? 5 : 4, 2>>(context, p, a);
-  if (rows > 256 && rows <= 288) return launch_tiles<Wide<kKind, 288, 288, 4, kIsFp4 ? 4 : 3, 2>>(context, p, a);
+  if (holds_all && rows <= 240) return launch_tiles<Wide<kKind, 240, 240, kIsFp4 ? 5 : 4, 4, 2>>(context, p, a);
+  if (holds_all && rows > 272) return launch_tiles<Wide<kKind, 288, 288, 4, kIsFp4 ? 4 : 3, 2>>(context, p, a);
+  if (holds_all && rows > 256) return launch_tiles<Wide<kKind, 272, 272, 4, kIsFp4 ? 4 : 3, 2>>(context, p, a);
   launch_tiles<Wide<kKind, 256, 64, kIsFp4 ? 5 : 4, 3, 2>>(context, p, a);
 }
 

@@ -190,7 +190,9 @@ void launch_kind(const ExecutionContext& context, const LinearParams& p, WideLin
     if constexpr (kIsFp8) {  // the only large matrices of the model: one tile has all rows where there are not too many
       if (a.num_rows <= 160 || (a.num_rows > 288 && a.num_rows <= 320)) return launch_many<Wide<kKind, 160, 160, 6, 5, 2>>(context, p, a);
       if (a.num_rows <= 192) return launch_many<Wide<kKind, 192, 192, 5, 5, 2>>(context, p, a);
-      if (a.num_rows > 256 && a.num_rows <= 288) return launch_many<Wide<kKind, 288, 288, 4, 4, 2>>(context, p, a);
+      if (a.num_rows <= 240) return launch_many<Wide<kKind, 240, 240, 5, 4, 2>>(context, p, a);
+      if (a.num_rows > 256 && a.num_rows <= 272) return launch_many<Wide<kKind, 272, 272, 4, 4, 2>>(context, p, a);
+      if (a.num_rows > 272 && a.num_rows <= 288) return launch_many<Wide<kKind, 288, 288, 4, 4, 2>>(context, p, a);
       return launch_many<Wide<kKind, 256, 64, 5, 3, 2>>(context, p, a);
     }
     if constexpr (!kIsFp8 && !kIsFp4)

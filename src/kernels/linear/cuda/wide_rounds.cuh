@@ -66,8 +66,9 @@ __device__ inline void wait_for_count(const uint32_t* counter, uint32_t count) {
 }
 
 // Segments of a tile that different blocks have: each puts its sums into memory, and once all are there adds those of
-// every `segments`-th eight tokens, from its own number on. All blocks of the grid are on the device at once, and none
-// waits for a tile behind its own, so that the wait ends.
+// every `segments`-th eight tokens, from its own number on. All blocks of the grid are on the device at once (one a
+// multiprocessor, clusters of two), more clusters than segments, and none waits for a tile behind its own, so that the wait
+// ends. Two kernels that wait so must not run beside each other: products of packed weights belong to one stream.
 struct SegmentParts {
   float4* data;       // [tiles of a block, segments, eights, kWideConsumers]
   uint32_t* arrived;  // [tiles of a block, warpgroups]
