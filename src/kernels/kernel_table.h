@@ -11,6 +11,7 @@
 #include "kernels/indexer/indexer.h"
 #include "kernels/linear/linear.h"
 #include "kernels/norm/norm.h"
+#include "kernels/pack_keys/pack_keys.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope.h"
 #include "kernels/router/router.h"
@@ -33,6 +34,7 @@ namespace deepinfer {
   X(linear, LinearParams, linear_rows)                              \
   X(rope_angles, RopeAnglesParams, rope_angles_rows)                \
   X(rope, RopeParams, rope_rows)                                    \
+  X(pack_keys, PackKeysParams, pack_keys_rows)                      \
   X(pack_rows, PackRowsParams, pack_rows_rows)                      \
   X(unpack_rows, UnpackRowsParams, unpack_rows_rows)                \
   X(round_rows, RoundRowsParams, round_rows_rows)                   \

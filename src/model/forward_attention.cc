@@ -80,19 +80,21 @@ void attend(State& state, int layer) {
 
 }  // namespace
 
-void project_window_keys(State& state, int layer, const bf16* x, int64_t num_rows, const RopeAngles& angles) {
+void project_window_keys(State& state, int layer, const bf16* x, int64_t num_rows, const RopeAngles& angles,
+                         const PackedPlace& to) {
   Workspace& work = state.work;
   const ModelConfig& config = state.config;
   const AttentionWeights& weights = state.layer_weights(layer).attention;
-  const View<bf16, dim::rows, dim::out> kv(work.kv.data(), {num_rows, config.head_dim});
-  state.kernels.linear(
-      state.context, {.x = {x, {num_rows, config.hidden}}, .weight = weights.wkv, .round_activation = true, .out = kv});
-  state.kernels.norm(state.context, {.x = {kv.data, {num_rows, config.head_dim}},
-                                     .weight = weights.kv_norm,
-                                     .epsilon = config.norm_epsilon,
-                                     .out = {kv.data, {num_rows, config.head_dim}}});
-  state.kernels.rope(state.context,
-                     {.x = {kv.data, {num_rows, 1, config.head_dim}}, .cos = angles.cosines(), .sin = angles.sines()});
+  state.kernels.linear(state.context, {.x = {x, {num_rows, config.hidden}},
+                                       .weight = weights.wkv,
+                                       .round_activation = true,
+                                       .out = {work.kv.data(), {num_rows, config.head_dim}}});
+  state.kernels.pack_keys(state.context, {.x = {work.kv.data(), {num_rows, config.head_dim}},
+                                          .norm_weight = weights.kv_norm,
+                                          .norm_epsilon = config.norm_epsilon,
+                                          .cos = angles.cosines(),
+                                          .sin = angles.sines(),
+                                          .to = to});
 }
 
 void project_queries(State& state, int layer, int64_t num_rows, const RopeAngles& angles) {
@@ -146,11 +148,8 @@ void run_attention(State& state, int layer) {
   const bool is_last_source = layer == state.roles.num_encoder_layers - 1;
   const int64_t key_rows = state.num_rows();
   trace_rows(state, layer, "attn_in", work.input.data(), {key_rows, state.config.hidden});
-  project_window_keys(state, layer, work.input.data(), key_rows, state.rows->angles[kind]);
-  state.kernels.pack_rows(state.context, {.format = RowFormat::kFp8Block32,
-                                          .x = {work.kv.data(), {key_rows, state.config.head_dim}},
-                                          .base = work.fresh.data(),
-                                          .stride_bytes = state.layout.window_row_bytes});
+  project_window_keys(state, layer, work.input.data(), key_rows, state.rows->angles[kind],
+                      {.base = work.fresh.data(), .stride_bytes = state.layout.window_row_bytes});
   if (role.makes_keys) write_keys(state, layer);
   if (is_last_source && state.drops_rows) let_rows_go(state, layer);
   if (const int64_t rows = state.num_rows(); rows > 0) {

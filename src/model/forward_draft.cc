@@ -53,11 +53,8 @@ void attend_block(State& state, int layer) {
   const ModelConfig& config = state.config;
   const int64_t rows = state.num_draft_rows;
   trace_rows(state, layer, "attn_in", work.input.data(), {rows, config.hidden});
-  project_window_keys(state, layer, work.input.data(), rows, state.draft_angles);
-  state.kernels.pack_rows(state.context, {.format = RowFormat::kFp8Block32,
-                                          .x = {work.kv.data(), {rows, config.head_dim}},
-                                          .base = work.fresh.data(),
-                                          .stride_bytes = state.layout.window_row_bytes});
+  project_window_keys(state, layer, work.input.data(), rows, state.draft_angles,
+                      {.base = work.fresh.data(), .stride_bytes = state.layout.window_row_bytes});
   project_queries(state, layer, rows, state.draft_angles);
   state.kernels.sparse_attention(state.context, {.q = {work.q.data(), {rows, config.num_heads, config.head_dim}},
                                                  .sink = state.layer_weights(layer).attention.sink,
@@ -148,11 +145,8 @@ void run_draft_context(State& state) {
                                      .out = {work.main_x.data(), {rows, hidden}}});
   trace_rows(state, state.config.num_layers, "main_x", work.main_x.data(), {rows, hidden});
   for (int l = config.num_layers; l < state.roles.num_layers(); ++l) {
-    project_window_keys(state, l, work.main_x.data(), rows, state.rows->angles[0]);
-    state.kernels.pack_rows(state.context, {.format = RowFormat::kFp8Block32,
-                                            .x = {work.kv.data(), {rows, config.head_dim}},
-                                            .base = state.caches.ring_base(l),
-                                            .offset_bytes = table.ring_offsets()});
+    project_window_keys(state, l, work.main_x.data(), rows, state.rows->angles[0],
+                        {.base = state.caches.ring_base(l), .offset_bytes = table.ring_offsets()});
   }
 }
 

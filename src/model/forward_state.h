@@ -210,11 +210,11 @@ void collapse_and_norm(Forward::State& state, const float* pre, const Bf16Vector
 void mix_streams(Forward::State& state, int layer, std::string_view site, const StreamMixWeights& mix, int64_t rows);
 // next_norm: the weight of a norm of the updated streams behind, then done here (state.has_input), or null.
 void update_streams(Forward::State& state, int64_t num_rows, const Bf16Vector* next_norm);
-Status run_moe_sublayer(Forward::State& state, int layer, int64_t num_rows, const uint8_t* image,
-                        const Bf16Vector* next_norm);
+Status run_moe_sublayer(Forward::State&, int layer, int64_t rows, const uint8_t* is_image, const Bf16Vector* next_norm);
 // Queries into work.q (rotated) and work.qr; keys and values of the rows into packed rows.
 void project_queries(Forward::State& state, int layer, int64_t num_rows, const RopeAngles& angles);
-void project_window_keys(Forward::State& state, int layer, const bf16* x, int64_t num_rows, const RopeAngles& angles);
+void project_window_keys(Forward::State& state, int layer, const bf16* x, int64_t num_rows, const RopeAngles& angles,
+                         const PackedPlace& to);
 void project_output(Forward::State& state, int layer, int64_t num_rows, const RopeAngles& angles);
 void write_keys(Forward::State& state, int layer);      // compressor, global KV and index keys of a kv source
 void select_entries(Forward::State& state, int layer);  // index source: work.selected
