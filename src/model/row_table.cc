@@ -98,8 +98,12 @@ void RowTable::add_rows(const SequenceRows& sequence, const RowBatch& batch) {
     is_image[i] = batch.image_rows[static_cast<size_t>(sequence.rows.begin + i)] != nullptr;
   for (size_t s = 0; s < layout_.sources.size(); ++s) {
     int32_t* visible = visible_[s].data() + first;
-    for (int64_t i = 0; i < num; ++i)
-      visible[i] = static_cast<int32_t>((sequence.position_begin + i + 1) / layout_.sources[s].ratio);
+    const int64_t ratio = layout_.sources[s].ratio;
+    int64_t groups = sequence.position_begin / ratio, in_group = sequence.position_begin % ratio;
+    for (int64_t i = 0; i < num; ++i) {  // one division a sequence: in decode this stands between two steps
+      if (++in_group == ratio) in_group = 0, ++groups;
+      visible[i] = static_cast<int32_t>(groups);
+    }
     max_visible_[s] = std::max(max_visible_[s], visible[num - 1]);
   }
   num_rows_ += num;
@@ -139,10 +143,11 @@ void RowTable::finish_sequence(const SequenceRows& sequence, Range rows, int64_t
   int32_t* num_fresh = num_fresh_.data();
   int64_t* ring_offset = ring_offset_.data();
   const int64_t lane = sequence.lane * layout_.ring_bytes();
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
+  int64_t slot = rows.empty() ? 0 : position[rows.begin] % layout_.ring_slots;  // positions follow each other
+  for (int64_t row = rows.begin; row < rows.end; ++row, slot = slot + 1 == layout_.ring_slots ? 0 : slot + 1) {
     num_fresh[row] = static_cast<int32_t>(std::min(layout_.window, row - rows.begin + 1));
     const bool is_superseded = row + layout_.ring_slots < rows.end;
-    ring_offset[row] = is_superseded ? kSkipRow : lane + position[row] % layout_.ring_slots * layout_.window_row_bytes;
+    ring_offset[row] = is_superseded ? kSkipRow : lane + slot * layout_.window_row_bytes;
   }
   sequence_rows_.push_back(rows);
 }
@@ -223,14 +228,18 @@ void GroupTable::fill(const RowTable& rows, const Caches& caches, int source) {
   const int64_t ratio = layout.ratio;
   num_groups_ = 0;
   num_table_rows_ = rows.num_rows();
+  int32_t* tail_position = tail_position_.data();
   for (int64_t s = 0; s < rows.num_sequences(); ++s) {
     const SequenceRows& sequence = rows.sequence(s);
     const Range range = rows.sequence_rows(s);
-    for (int64_t row = range.begin; row < range.end; ++row) {
-      const int64_t position = rows.position(row);
-      tail_position_[row] = row + caches.layout.tail_slots < range.end ? -1 : static_cast<int32_t>(position);
-      if ((position + 1) % ratio != 0) continue;
-      const int64_t g = num_groups_++, entry = position / ratio;
+    const int64_t row_of_zero = range.begin - sequence.position_begin;  // of position 0, if it were a row
+    for (int64_t row = range.begin; row < range.end; ++row)
+      tail_position[row] = row + caches.layout.tail_slots < range.end ? -1 : static_cast<int32_t>(row - row_of_zero);
+    // The last positions of groups: those before a multiple of the ratio.
+    for (int64_t entry = sequence.position_begin / ratio;; ++entry) {
+      const int64_t position = (entry + 1) * ratio - 1, row = row_of_zero + position;
+      if (row >= range.end) break;
+      const int64_t g = num_groups_++;
       lane_[g] = sequence.lane;
       last_row_[g] = static_cast<int32_t>(row);
       last_position_[g] = static_cast<int32_t>(position);
