@@ -25,8 +25,13 @@ int64_t bytes_at(const std::vector<WeightRow>& table, EngramTier place, bool is_
   return bytes;
 }
 
-std::span<const uint8_t> bytes_of(const ModelWeights& weights, const WeightRow& row) {
-  return weights.checkpoint().bytes(*weights.checkpoint().find(row.name));
+Result<std::span<const uint8_t>> bytes_of(const ModelWeights& weights, const WeightRow& row) {
+  const StoredTensor& stored = *find_stored(weights.checkpoint(), row);
+  if (stored_layout(stored, row) == WeightLayout::kPlanes)
+    return unimplemented("tensor " + stored.info.name +
+                         " stands in planes, a layout for the CPU: run on the original checkpoint, or bring this one "
+                         "back with `deepinfer convert --layout rows`");
+  return weights.checkpoint().bytes(stored);
 }
 
 // Two pieces of staging memory in turn: one is filled while the other is copied.
@@ -88,7 +93,7 @@ Status DeviceWeights::bring(const ModelWeights& weights, Device& device, bool is
   for (const WeightRow& row : table) {
     const EngramTier place = place_of(row, is_vision, tier);
     if (place == EngramTier::kFiles) continue;
-    const std::span<const uint8_t> bytes = bytes_of(weights, row);
+    ASSIGN_OR_RETURN(const std::span<const uint8_t> bytes, bytes_of(weights, row));
     TRY(check_scales(row, bytes));
     uint8_t*& to = place == EngramTier::kDevice ? next : next_pinned;
     if (place == EngramTier::kDevice) TRY(uploader.copy(to, bytes));

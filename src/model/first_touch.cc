@@ -38,7 +38,7 @@ std::vector<Bytes> first_touch_pieces(const ModelWeights& weights, bool with_exp
   WeightViews nowhere;
   std::vector<Bytes> tensors, pieces;
   for (const WeightRow& row : declare_weights(checkpoint.config(), nowhere))
-    if (is_wanted(row, with_experts)) tensors.push_back(checkpoint.bytes(*checkpoint.find(row.name)));
+    if (is_wanted(row, with_experts)) tensors.push_back(checkpoint.bytes(*find_stored(checkpoint, row)));
   for (Bytes extent : extents_of(std::move(tensors)))
     for (; !extent.empty(); extent = extent.subspan(pieces.back().size()))
       pieces.push_back(extent.first(std::min(kPieceBytes, extent.size())));

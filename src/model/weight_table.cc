@@ -158,18 +158,21 @@ class Declaration {
 
   template <typename Pointer>
   void row(const std::string& name, DType dtype, std::vector<int64_t> shape, Pointer* view, bool is_scale = false) {
-    rows_.push_back({prefix_ + name, dtype, std::move(shape), part_, layer_, expert_, is_scale, view});
+    rows_.push_back({prefix_ + name, dtype, std::move(shape), part_, layer_, expert_, is_scale, view, nullptr});
   }
 
   void fp8(const std::string& name, Fp8Matrix& m, int64_t out, int64_t in) {
     m.out = out, m.in = in;
     row(name + ".weight", DType::kF8E4M3, {out, in}, &m.codes);
+    if (can_have_planes(out, in)) rows_.back().layout = &m.layout;  // its scales stand as they do in rows
     row(name + ".scale", DType::kF8E8M0, {num_scale_blocks(out), num_scale_blocks(in)}, &m.scales, true);
   }
   void fp4(const std::string& name, Fp4Matrix& m, int64_t out, int64_t in) {
     m.out = out, m.in = in;
     row(name + ".weight", DType::kI8, {out, in / 2}, &m.codes);
+    if (can_have_planes(out, in)) rows_.back().layout = &m.layout;
     row(name + ".scale", DType::kF8E8M0, {out, in / kScaleBlock}, &m.scales, true);
+    if (can_have_planes(out, in)) rows_.back().layout = &m.layout;
   }
   void table(const std::string& name, Fp8Rows& t, int64_t num_rows, int64_t columns) {
     t.num_rows = num_rows, t.columns = columns;
@@ -253,20 +256,36 @@ std::vector<WeightRow> declare_weights(const ModelConfig& config, WeightViews& v
   return Declaration(config, views).all();
 }
 
+const StoredTensor* find_stored(const Checkpoint& checkpoint, const WeightRow& row) {
+  const StoredTensor* stored = checkpoint.find(row.name);
+  return stored || !row.layout ? stored : checkpoint.find(row.name + std::string(kPlanesSuffix));
+}
+
+WeightLayout stored_layout(const StoredTensor& tensor, const WeightRow& row) {
+  return tensor.info.name.size() > row.name.size() ? WeightLayout::kPlanes : WeightLayout::kRows;
+}
+
 std::vector<std::string> check_inventory(const std::vector<WeightRow>& table, const Checkpoint& checkpoint) {
   std::vector<std::string> problems;
   std::unordered_set<std::string_view> declared;
   declared.reserve(table.size());
+  const WeightRow* codes = nullptr;  // of the matrix whose scales may come next
+  WeightLayout layout = WeightLayout::kRows;
   for (const WeightRow& row : table) {
-    declared.insert(row.name);
-    const StoredTensor* stored = checkpoint.find(row.name);
+    const StoredTensor* stored = find_stored(checkpoint, row);
     if (!stored) {
       problems.push_back("tensor " + row.name + " is missing");
-    } else if (stored->info.dtype != row.dtype || stored->info.shape != row.shape) {
-      problems.push_back("tensor " + row.name + " is " + std::string(to_string(stored->info.dtype)) + " " +
+      continue;
+    }
+    declared.insert(stored->info.name);
+    if (stored->info.dtype != row.dtype || stored->info.shape != row.shape)
+      problems.push_back("tensor " + stored->info.name + " is " + std::string(to_string(stored->info.dtype)) + " " +
                          shape_to_string(stored->info.shape) + ", expected " + std::string(to_string(row.dtype)) + " " +
                          shape_to_string(row.shape));
-    }
+    if (row.layout && codes && codes->layout == row.layout && stored_layout(*stored, row) != layout)
+      problems.push_back("tensor " + stored->info.name + " stands in another layout than " + codes->name);
+    codes = &row;
+    layout = stored_layout(*stored, row);
   }
   for (const StoredTensor& stored : checkpoint.tensors())
     if (!declared.contains(stored.info.name))

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct WeightRow {
   int expert = -1;        // routed experts only
   bool is_scale = false;  // block scales are bytes, but no parameters
   std::variant<const uint8_t**, const bf16**, const float**> view;
+  WeightLayout* layout = nullptr;  // of its matrix, where the tensor's bytes depend on it and it can have planes
 
   int64_t num_elements() const;
   int64_t size_bytes() const;
@@ -55,6 +57,15 @@ struct WeightRow {
 // Sizes `views` by `config` and lists every tensor. The rows point into `views`: it must stay where it is while `view`
 // is written through.
 std::vector<WeightRow> declare_weights(const ModelConfig& config, WeightViews& views);
+
+// A tensor whose bytes stand in planes (WeightLayout) has this behind its name: whoever does not know the layout does
+// not find the tensor. Another layout would get another name.
+inline constexpr std::string_view kPlanesSuffix = ".planes";
+
+// The tensor of a row, under either name; null: there is none.
+const StoredTensor* find_stored(const Checkpoint& checkpoint, const WeightRow& row);
+// In which layout its bytes stand.
+WeightLayout stored_layout(const StoredTensor& tensor, const WeightRow& row);
 
 // What is wrong with the tensors of `checkpoint`: one sentence for each that is missing, unknown, of another dtype or
 // shape.

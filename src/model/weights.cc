@@ -54,7 +54,9 @@ Result<ModelWeights> ModelWeights::bind(std::shared_ptr<const Checkpoint> checkp
   TRY(inventory_status(check_inventory(table, files)).prefixed(files.folder()));
   for (uint32_t i = 0; i < table.size(); ++i) {
     const WeightRow& row = table[i];
-    const std::span<const uint8_t> bytes = files.bytes(*files.find(row.name));
+    const StoredTensor& stored = *find_stored(files, row);
+    const std::span<const uint8_t> bytes = files.bytes(stored);
+    if (row.layout) *row.layout = stored_layout(stored, row);
     const uint8_t* data = aligned_bytes(bytes, size_bytes(row.dtype), weights.copies_);
     std::visit([&](auto view) { *view = reinterpret_cast<std::remove_reference_t<decltype(*view)>>(data); }, row.view);
     if (row.is_scale && row.part != WeightPart::kEngramTables)

@@ -45,8 +45,9 @@ void turn_group(const Fp4Matrix& from, int64_t group, uint8_t* codes, uint8_t* s
   DCHECK(can_have_planes(from.out, from.in));
   const bool to_planes = from.layout == WeightLayout::kRows;
   const int64_t steps = from.in / 16, blocks = from.scale_columns();
-  turn_words(
-      from.row(group * kOut), from.in / 8, to_planes, [&](int64_t w) { return w % 2 * steps + w / 2; }, codes);
+  const auto place = [&](int64_t word) { return word % 2 * steps + word / 2; };
+  if (codes) turn_words(from.row(group * kOut), from.in / 8, to_planes, place, codes);
+  if (!scales) return;
   const uint8_t* bytes = from.row_scales(group * kOut);
   for (int64_t o = 0; o < kOut; ++o)
     for (int64_t b = 0; b < blocks; ++b) {

@@ -9,7 +9,7 @@ namespace deepinfer {
 
 // Outputs [32 * group, 32 * group + 32) of `from` in the other layout: 32 * in bytes. Scales are the same in both.
 void turn_group(const Fp8Matrix& from, int64_t group, uint8_t* codes);
-// The same: 16 * in bytes of codes, `in` bytes of scales.
+// The same: 16 * in bytes of codes, `in` bytes of scales. Either may be null: not wanted, and not read.
 void turn_group(const Fp4Matrix& from, int64_t group, uint8_t* codes, uint8_t* scales);
 
 }  // namespace deepinfer

@@ -3,6 +3,7 @@
 // problem makes it unusable; the report is printed all the same.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/json.h"
@@ -84,6 +85,11 @@ Result<InspectReport> inspect(const InspectArguments& arguments) {
   if (files.index_bytes() != 0 && files.index_bytes() != report.bytes)
     report.notes.push_back(
         fmt::format("the index says {} bytes, the shards hold {}", files.index_bytes(), report.bytes));
+  const auto num_turned = std::ranges::count_if(
+      table, [&](const WeightRow& row) { return row.layout && files.find(row.name + std::string(kPlanesSuffix)); });
+  if (num_turned > 0)
+    report.notes.push_back(
+        fmt::format("layout planes: {} tensors are turned for the CPU (deepinfer convert)", num_turned));
   ASSIGN_OR_RETURN(const MachineMemory machine, read_machine_memory());
   const int64_t positions = arguments.positions > 0 ? arguments.positions : report.config.context_max;
   ASSIGN_OR_RETURN(report.plan, plan_memory(report.config, report.size,

@@ -148,21 +148,21 @@ PlanePanel open_fp4(const uint8_t* codes, const uint8_t* scales, const PlaneShap
   return {codes + shape.k_begin / kPlanes * kStepBytes, shape.row_steps() * kStepBytes, memory.scales, !is_last};
 }
 
-// Weights of one block of 32 columns, two steps, in plane l + kP of those that stand together: 32 outputs. The codes of
-// a block begin at `codes`; begin() is called once for the planes of a panel from l on.
+// Weights of a step in plane l + p of those that stand together: 32 outputs. The codes of
+// the step begin at `codes`; begin() is called once for the planes of a panel from l on.
 struct E2m1Block {
   static constexpr int kTogether = 8, kScales = kPlaneOut;
   // Codes are looked up by the low four bits of a word. Reading from a later byte on brings its codes there without a
   // shift, and reads up to three bytes behind the line.
   static const uint8_t* begin(const uint8_t* codes, int64_t l) { return codes + l % kTogether / 2; }
-  template <int kP, bool kOdd>
-  [[gnu::always_inline]] static void load(const uint8_t* codes, const float* scales, __m512 (&w)[2]) {
+  template <bool kOdd>
+  [[gnu::always_inline]] static void load(const uint8_t* codes, const float* scales, int p, __m512 (&w)[2]) {
     const __m512 table =
         _mm512_setr_ps(0.f, .5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
-      __m512i words = _mm512_loadu_si512(codes + 64 * half + kP / 2);
-      if constexpr ((kP % 2 == 1) != kOdd) words = _mm512_srli_epi32(words, 4);
+      __m512i words = _mm512_loadu_si512(codes + 64 * half + p / 2);
+      if ((p % 2 == 1) != kOdd) words = _mm512_srli_epi32(words, 4);
       w[half] = _mm512_mul_ps(_mm512_permutexvar_ps(words, table), _mm512_loadu_ps(scales + 16 * half));
     }
   }
@@ -171,9 +171,9 @@ template <bool kLargeScales>
 struct E4m3Block {
   static constexpr int kTogether = 4, kScales = 1;
   static const uint8_t* begin(const uint8_t* codes, int64_t l) { return codes + l % kTogether * kPlaneOut; }
-  template <int kP, bool kOdd>
-  [[gnu::always_inline]] static void load(const uint8_t* codes, const float* scales, __m512 (&w)[2]) {
-    const V16Pair values = load_e4m3_by_memory(codes + kP * kPlaneOut);
+  template <bool kOdd>
+  [[gnu::always_inline]] static void load(const uint8_t* codes, const float* scales, int p, __m512 (&w)[2]) {
+    const V16Pair values = load_e4m3_by_memory(codes + p * kPlaneOut);
     // The codes come out times 2^-8; 2^8 times a large scale would overflow.
     const __m512 scale = _mm512_set1_ps(kLargeScales ? *scales : *scales * 256.f), up = _mm512_set1_ps(256.f);
     w[0] = _mm512_mul_ps(kLargeScales ? _mm512_mul_ps(values.first.v, up) : values.first.v, scale);
@@ -183,13 +183,13 @@ struct E4m3Block {
 struct Bf16Block {
   static constexpr int kTogether = 2, kScales = 0;
   static const uint8_t* begin(const uint8_t* codes, int64_t) { return codes; }
-  template <int kP, bool kOdd>
-  [[gnu::always_inline]] static void load(const uint8_t* codes, const float*, __m512 (&w)[2]) {
+  template <bool kOdd>
+  [[gnu::always_inline]] static void load(const uint8_t* codes, const float*, int p, __m512 (&w)[2]) {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const __m512i two = _mm512_loadu_si512(codes + 64 * half);
-      w[half] = _mm512_castsi512_ps((kP % 2 == 1) != kOdd ? _mm512_and_si512(two, _mm512_set1_epi32(-0x10000))
-                                                          : _mm512_slli_epi32(two, 16));
+      w[half] = _mm512_castsi512_ps((p % 2 == 1) != kOdd ? _mm512_and_si512(two, _mm512_set1_epi32(-0x10000))
+                                                         : _mm512_slli_epi32(two, 16));
     }
   }
 };
@@ -222,7 +222,7 @@ void unpack_steps(const PanelCodes& from, const float* scales, int64_t steps, fl
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i, out += kPlaneOut) {
       __m512 w[2];
-      Block::template load<0, kOdd>(codes + i * kStepBytes, scales, w);
+      Block::template load<kOdd>(codes + i * kStepBytes, scales, 0, w);
       _mm512_storeu_ps(out, w[0]);
       _mm512_storeu_ps(out + 16, w[1]);
     }
@@ -277,14 +277,15 @@ void add_few(const float* const* x, const PlanePanel& panel, const PlaneShape& s
   const float* xs[kX];
 #pragma GCC unroll 8
   for (int m = 0; m < kX; ++m) xs[m] = x[m] + l * row_steps + shape.k_begin / kPlanes;
-  const auto each_sum = [&](const auto& f) {
+    // Loops with plain indices: through a function of any kind the sums would live in memory.
 #pragma GCC unroll 8
-    for (int i = 0; i < kP * kX; ++i)
+  for (int p = 0; p < kP; ++p)
+#pragma GCC unroll 8
+    for (int m = 0; m < kX; ++m)
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half)
-        f(acc[i / kX][i % kX][half], sums + ((l + i / kX) * kX + i % kX) * kPlaneOut + 16 * half);
-  };
-  each_sum([&](__m512& sum, const float* at) { sum = first ? _mm512_setzero_ps() : _mm512_loadu_ps(at); });
+        acc[p][m][half] =
+            first ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + ((l + p) * kX + m) * kPlaneOut + 16 * half);
   LastBlock last;
   const PanelCodes from = codes_of<Block>(panel, l, steps, last);
   const float* scales = panel.scales;
@@ -295,21 +296,26 @@ void add_few(const float* const* x, const PlanePanel& panel, const PlaneShape& s
       if (kP > 1 || i == 0)  // into the second cache: the first would have too many lines under way
         for (int line = 0; line < 2; ++line)
           _mm_prefetch(reinterpret_cast<const char*>(codes) + kAheadBytes + 64 * line, _MM_HINT_T1);
-      const auto plane = [&]<int kPlane>(std::integral_constant<int, kPlane>) {
+#pragma GCC unroll 8
+      for (int p = 0; p < kP; ++p) {
         __m512 w[2];
-        Block::template load<kPlane, kOdd>(codes, scales, w);
+        Block::template load<kOdd>(codes, scales, p, w);
 #pragma GCC unroll 8
         for (int m = 0; m < kX; ++m) {
-          const __m512 value = _mm512_set1_ps(xs[m][kPlane * row_steps + k + i]);
-          acc[kPlane][m][0] = _mm512_fmadd_ps(value, w[0], acc[kPlane][m][0]);
-          acc[kPlane][m][1] = _mm512_fmadd_ps(value, w[1], acc[kPlane][m][1]);
+          const __m512 value = _mm512_set1_ps(xs[m][p * row_steps + k + i]);
+          acc[p][m][0] = _mm512_fmadd_ps(value, w[0], acc[p][m][0]);
+          acc[p][m][1] = _mm512_fmadd_ps(value, w[1], acc[p][m][1]);
         }
-      };
-      [&]<int... kPlane>(std::integer_sequence<int, kPlane...>) { (plane(std::integral_constant<int, kPlane>()), ...); }
-      (std::make_integer_sequence<int, kP>());
+      }
     }
   }
-  each_sum([](const __m512& sum, float* at) { _mm512_storeu_ps(at, sum); });
+#pragma GCC unroll 8
+  for (int p = 0; p < kP; ++p)
+#pragma GCC unroll 8
+    for (int m = 0; m < kX; ++m)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half)
+        _mm512_storeu_ps(sums + ((l + p) * kX + m) * kPlaneOut + 16 * half, acc[p][m][half]);
 }
 
 template <typename Block, int kX>

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// A converted checkpoint gives the numbers of the original, to the bit: what the golden checks say of one holds of the
+// other.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "tools/command.h"
+
+namespace deepinfer {
+
+Command convert_command();
+Command inspect_command();
+Command logits_command();
+
+namespace {
+
+int run(std::vector<std::string> words) {
+  words.insert(words.begin(), "deepinfer");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return run_command_line(static_cast<int>(argv.size()), argv.data(),
+                          {convert_command(), inspect_command(), logits_command()});
+}
+
+}  // namespace
+
+TEST(ConvertCommand, LogitsOfTheConvertedModelAreTheOriginalsToTheBit) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / ("deepinfer_convert_command_test." + std::to_string(::getpid()));
+  fs::create_directories(root);
+  const std::string model = DEEPINFER_TESTDATA "/model_a", input = model + "/golden/prompts.safetensors",
+                    planes = (root / "planes").string();
+  ASSERT_EQ(run({"convert", "--model", model, "--output", planes, "--verify"}), 0);
+  EXPECT_EQ(run({"convert", "--model", model, "--output", planes, "--verify"}), 0);  // compares what is there
+  EXPECT_EQ(run({"inspect", "--model", planes, "--verify"}), 0);
+  const auto logits = [&](const std::string& name, const std::string& cpu) {
+    const std::string output = (root / ("logits_" + cpu)).string();
+    EXPECT_EQ(run({"logits", "--model", name, "--input", input, "--output", output, "--backend", "cpu", "--cpu", cpu}),
+              0);
+    return read_file(output).value();
+  };
+  const std::string expected = logits(model, "auto");
+  EXPECT_EQ(logits(planes, "auto"), expected);
+  EXPECT_EQ(logits(planes, "avx2"), expected);
+  fs::remove_all(root);
+}
+
+TEST(ConvertCommand, NeedsAnOutput) { EXPECT_EQ(run({"convert"}), 2); }
+
+}  // namespace deepinfer
