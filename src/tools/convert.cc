@@ -53,31 +53,32 @@ Status convert(const ConvertArguments& arguments) {
 
 Command convert_command() {
   const auto arguments = std::make_shared<ConvertArguments>();
-  return {.name = "convert",
-          .summary = "repack a checkpoint for the CPU's products; verify that the values are the same",
-          .examples =
-              "  deepinfer convert --model /models/DeepSeek-V4.1-Flash --output /models/flash-planes --verify\n"
-              "  deepinfer convert --model /models/flash-planes --output /models/flash-rows --layout rows\n",
-          .declare =
-              [arguments](OptionSet& options) {
-                options.add("--model", arguments->model, "checkpoint to read (default: mini, the embedded model)");
-                options.add(
-                    "--output", arguments->output,
-                    "folder to write; after an interruption the same command goes on behind the last whole shard");
-                options.choice("--layout", arguments->layout, {"planes", "rows"},
-                               "planes: turned for the CPU; rows: as released (default planes)");
-                options.flag("--verify", arguments->verify,
-                             "compare all values afterwards; an output that is there is only compared");
-                options.add("--threads", arguments->num_threads, kAllowedThreads, "threads (default 0: one per CPU)");
-              },
-          .run =
-              [arguments] {
-                if (arguments->output.empty()) {
-                  fmt::print(stderr, "deepinfer: convert needs --output FOLDER\n");
-                  return 2;
-                }
-                return exit_status(convert(*arguments));
-              }};
+  return {
+      .name = "convert",
+      .summary = "repack a checkpoint for CPUs that mostly prefill; verify that the values are the same",
+      .examples =
+          "  deepinfer convert --model /models/DeepSeek-V4.1-Flash --output /models/flash-planes --verify\n"
+          "  deepinfer convert --model /models/flash-planes --output /models/flash-rows --layout rows\n",
+      .declare =
+          [arguments](OptionSet& options) {
+            options.add("--model", arguments->model, "checkpoint to read (default: mini, the embedded model)");
+            options.add("--output", arguments->output,
+                        "folder to write; after an interruption the same command goes on behind the last whole shard");
+            options.choice(
+                "--layout", arguments->layout, {"planes", "rows"},
+                "planes: turned for a CPU's products of many rows, slower for one; rows: as released (default planes)");
+            options.flag("--verify", arguments->verify,
+                         "compare all values afterwards; an output that is there is only compared");
+            options.add("--threads", arguments->num_threads, kAllowedThreads, "threads (default 0: one per CPU)");
+          },
+      .run =
+          [arguments] {
+            if (arguments->output.empty()) {
+              fmt::print(stderr, "deepinfer: convert needs --output FOLDER\n");
+              return 2;
+            }
+            return exit_status(convert(*arguments));
+          }};
 }
 
 }  // namespace deepinfer
