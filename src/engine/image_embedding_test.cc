@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "engine/golden_prompts.h"
 
 namespace deepinfer {
@@ -66,6 +68,28 @@ TEST(ImageEmbedding, ADevicesRowsAreTheHosts) {
     ASSERT_EQ(device[i]->size(), host[i]->size());
     EXPECT_EQ(std::memcmp(device[i]->data(), host[i]->data(), static_cast<size_t>(host[i]->size_bytes())), 0) << i;
   }
+}
+
+// A stream of its own: requests bring images while steps run, and are recorded.
+TEST(ImageEmbedding, IsDoneWhileTheEngineRuns) {
+  if (golden_options().target.backend != Backend::kCuda) GTEST_SKIP() << "no device here";
+  const auto expected = golden_spans({Backend::kCpu, machine_cpu_level()});
+  const ExactPrompt prompt = golden_prompt(golden_file("prompts.safetensors"), "p97", true);
+  const ExactNumbers alone = run_one(*golden_engine(), prompt, {.chunk = 31});
+  const auto engine = golden_engine();
+  std::vector<std::vector<ImageSpanRows>> encoded;
+  std::thread requests([&] {
+    for (int i = 0; i < 8; ++i) encoded.push_back(golden_spans());
+  });
+  for (const int64_t chunk : {31, 50, 1, 31, 7}) {
+    const ExactNumbers beside = run_one(*engine, prompt, {.chunk = chunk});
+    EXPECT_EQ(beside.all_logits, alone.all_logits) << chunk;
+    EXPECT_EQ(beside.decode_logits, alone.decode_logits) << chunk;
+  }
+  requests.join();
+  for (const auto& spans : encoded)
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(std::memcmp(spans[i]->data(), expected[i]->data(), static_cast<size_t>(expected[i]->size_bytes())), 0);
 }
 
 TEST(ImageEmbedding, RowsAndLogitsAgreeWithTheReference) {
