@@ -12,7 +12,7 @@ namespace deepinfer {
 extern const Launch<EmbeddingParams> kEmbeddingCuda = nullptr;
 extern const Launch<EngramRowsParams> kEngramRowsCuda = nullptr;
 extern const Launch<EngramGateParams> kEngramGateCuda = nullptr;
-extern const Launch<StreamMixParams> kStreamMixCuda = nullptr;
+extern const Launch<StreamMixParams> kStreamMixLanesCuda = nullptr;
 extern const Launch<StreamMixParams> kStreamMixTensorCuda = nullptr;
 extern const Launch<StreamCollapseParams> kStreamCollapseCuda = nullptr;
 extern const Launch<StreamUpdateParams> kStreamUpdateCuda = nullptr;

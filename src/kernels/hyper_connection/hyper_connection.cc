@@ -16,7 +16,7 @@ void stream_collapse_avx512(const ExecutionContext& context, const StreamCollaps
 void stream_update_ref(const ExecutionContext& context, const StreamUpdateParams& params);
 void stream_update_avx2(const ExecutionContext& context, const StreamUpdateParams& params);
 void stream_update_avx512(const ExecutionContext& context, const StreamUpdateParams& params);
-extern const Launch<StreamMixParams> kStreamMixCuda, kStreamMixTensorCuda;
+extern const Launch<StreamMixParams> kStreamMixLanesCuda, kStreamMixTensorCuda;
 extern const Launch<StreamCollapseParams> kStreamCollapseCuda;
 extern const Launch<StreamUpdateParams> kStreamUpdateCuda;
 extern const Launch<StreamAdvanceParams> kStreamAdvanceCuda, kStreamAdvanceFastCuda;
@@ -114,7 +114,7 @@ KernelRows<StreamMixParams> stream_mix_rows() {
       {"ref", Backend::kRef, CpuLevel::kRef, "any machine", stream_mix_ref},
       {"cpu/avx2", Backend::kCpu, CpuLevel::kAvx2, "avx2 fma f16c", stream_mix_avx2},
       {"cpu/avx512", Backend::kCpu, CpuLevel::kAvx512, "avx512 f bw vl dq", stream_mix_avx512},
-      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamMixCuda},
+      {"cuda/sm90", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamMixLanesCuda},
       {"cuda/sm90_tensor", Backend::kCuda, CpuLevel::kRef, kNeedsSm90, kStreamMixTensorCuda, false}};
   return kRows;
 }

@@ -89,6 +89,26 @@ TEST(StreamMix, EveryRowAgreesOnManyTokens) {
   });
 }
 
+// Device kernels divide tokens and columns otherwise from count to count: each way, with ends that are not full.
+TEST(StreamMix, EveryRowAgreesHoweverTokensAreDivided) {
+  Rng rng(45);
+  for (const auto& [tokens, hidden] :
+       {std::pair<int64_t, int64_t>{8, 272}, {65, 304}, {130, 80}, {513, 48}, {1060, 48}, {2117, 48}}) {
+    const auto x = random_bf16(rng, tokens * 4 * hidden, 1.f);
+    const auto fn = random_f32(rng, 24 * 4 * hidden, 0.1f), base = random_f32(rng, 24, 1.f),
+               scale = random_f32(rng, 3, 1.f);
+    Mix out(tokens, 4);
+    for (std::vector<float> Mix::*part : {&Mix::pre, &Mix::post, &Mix::comb})
+      expect_rows_agree(stream_mix_rows(), out.*part, [&](auto& result) {
+        StreamMixParams p = out.params(x, hidden, fn, base, scale);
+        if (part == &Mix::pre) p.pre.data = result.data();
+        if (part == &Mix::post) p.post.data = result.data();
+        if (part == &Mix::comb) p.comb.data = result.data();
+        return p;
+      });
+  }
+}
+
 TEST(StreamMix, EveryRowEqualsTheReferenceOnOddSizes) {
   Rng rng(41);
   for (const int64_t streams : {1, 2, 4, 8}) {
