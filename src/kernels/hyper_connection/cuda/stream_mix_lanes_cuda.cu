@@ -135,8 +135,7 @@ __device__ float add_squares(const uint32_t* x, Half half, int steps, float sum)
   return sum;
 }
 
-// Few tokens: block (lane, tokens): a thread has kRows rows of kTokens tokens; warps behind those have the squares. The
-// tile is as large as leaves enough warps: a load of four words a thread takes shared memory four cycles a warp.
+// Few tokens: block (lane, tokens): a thread has kRows rows of kTokens tokens; warps behind those have the squares.
 constexpr int kFewSteps = 64, kFewStages = 4, kFewStride = kFewSteps + kPad, kFewTokens = 64;
 constexpr int kFewThreadsLeast = 128, kFewThreadsMost = 256;  // the most: rows and squares of the tiles below
 
