@@ -10,6 +10,7 @@
 #include "engine/engine_state.h"
 #include "engine/generation.h"
 #include "engine/golden_prompts.h"
+#include "engine/sequence_driver.h"
 
 namespace deepinfer {
 namespace {
@@ -371,6 +372,24 @@ TEST(Device, EngramTablesGiveTheSameBitsWhereverTheyLie) {
     const auto engine = golden_engine(options);
     ASSERT_TRUE(engine);
     expect_equal(run_one(*engine, prompt, {.chunk = 31}), host, std::string("Engram tables in ") + to_string(tier));
+  }
+}
+
+// Chunks of a prompt pick nothing, but the step behind them fills the same tables: they are waited for, and measured.
+TEST(Device, AStepThatPicksNothingIsOverWhenItIsCollected) {
+  if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
+  const auto engine = golden_engine(on_device(host_options()));
+  ASSERT_TRUE(engine);
+  ASSERT_TRUE(engine->admit({.lane = 0, .params = SequenceDriver::greedy()}).ok());
+  const BlockTable blocks({BlockId{0}});
+  for (int64_t position = 0; position < 96; position += 32) {
+    Batch batch{.tokens = std::vector<TokenId>(32, TokenId{5})};
+    batch.sequences.push_back({.lane = 0, .blocks = &blocks, .position_begin = position, .rows = {0, 32}});
+    ASSERT_TRUE(engine->launch(batch).ok());
+    ASSERT_TRUE(engine->sample(nullptr).ok());
+    auto output = engine->collect();
+    ASSERT_TRUE(output.ok());
+    EXPECT_GT(output->device_busy_ns, 0) << "chunk at " << position;
   }
 }
 

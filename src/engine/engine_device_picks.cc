@@ -96,6 +96,7 @@ Result<bool> pick_on_device(State& state, StepContext& step) {
   plan_draft_rows(state, step);
   if (state.sample_rows.empty() && state.draft_rows.empty()) {
     if (state.spans) state.spans->end();
+    TRY(state.device->wait());  // the next step fills the tables that this one reads
     return true;
   }
   DeviceSampler& sampler = *state.device_sampler;

@@ -8,7 +8,7 @@ namespace deepinfer {
 
 // At most a quarter of the work is padding. Beyond, rows are prompt chunks, whose size repeats.
 int64_t padded_size(int64_t num, int64_t most) {
-  const int64_t step = num <= 8 ? 1 : num <= 32 ? 4 : num <= 128 ? 16 : num <= 512 ? 32 : 1;
+  const int64_t step = num <= 8 ? 1 : num <= 32 ? 4 : num <= 512 ? 16 : 1;
   return std::min(round_up(num, step), std::max(num, most));
 }
 
