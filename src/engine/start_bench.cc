@@ -52,7 +52,7 @@ Status bench_start(const BenchOptions& options, BenchReport& report) {
   if (options.extra.contains("preload")) {
     const Moment from;
     ThreadPool pool(options.num_threads);
-    first_touch(first_touch_pieces(*weights, true), pool, [](int64_t, int64_t) {});
+    first_touch(first_touch_pieces(*weights, true), pool, [](int64_t, int64_t) { return true; });
     add_part("weights read", from, report);
   }
   const Moment engine_from;

@@ -45,8 +45,8 @@ std::vector<Bytes> first_touch_pieces(const ModelWeights& weights, bool with_exp
   return pieces;
 }
 
-void first_touch(std::span<const Bytes> pieces, ThreadPool& pool,
-                 const std::function<void(int64_t, int64_t)>& progress) {
+bool first_touch(std::span<const Bytes> pieces, ThreadPool& pool,
+                 const std::function<bool(int64_t, int64_t)>& progress) {
   int64_t done = 0, all = 0;
   for (const Bytes& piece : pieces) all += static_cast<int64_t>(piece.size());
   const int64_t num = static_cast<int64_t>(pieces.size()), step = kPiecesAStep * pool.num_threads();
@@ -54,8 +54,9 @@ void first_touch(std::span<const Bytes> pieces, ThreadPool& pool,
     const auto now = pieces.subspan(static_cast<size_t>(begin), static_cast<size_t>(std::min(step, num - begin)));
     pool.parallel_for(static_cast<int64_t>(now.size()), [&](int64_t i) { read_pages(now[static_cast<size_t>(i)]); });
     for (const Bytes& piece : now) done += static_cast<int64_t>(piece.size());
-    progress(done, all);
+    if (!progress(done, all)) return false;
   }
+  return true;
 }
 
 }  // namespace deepinfer

@@ -19,8 +19,9 @@ namespace deepinfer {
 // experts (they have a cache of their own, expert_residency.h).
 std::vector<std::span<const uint8_t>> first_touch_pieces(const ModelWeights& weights, bool with_experts);
 
-// `progress` is called on the calling thread with the bytes read so far and in all.
-void first_touch(std::span<const std::span<const uint8_t>> pieces, ThreadPool& pool,
-                 const std::function<void(int64_t, int64_t)>& progress);
+// `progress` is called on the calling thread with the bytes read so far and in all; false ends the work. Whether all
+// was read.
+bool first_touch(std::span<const std::span<const uint8_t>> pieces, ThreadPool& pool,
+                 const std::function<bool(int64_t, int64_t)>& progress);
 
 }  // namespace deepinfer

@@ -50,13 +50,26 @@ TEST(FirstTouch, ReadsAllAndTellsHowFarItIs) {
   for (const int num_threads : {1, 3}) {
     ThreadPool pool(num_threads);
     int64_t last = 0;
-    first_touch(pieces, pool, [&](int64_t done, int64_t all) {
+    EXPECT_TRUE(first_touch(pieces, pool, [&](int64_t done, int64_t all) {
       EXPECT_EQ(all, bytes);
       EXPECT_GT(done, last);
       last = done;
-    });
+      return true;
+    }));
     EXPECT_EQ(last, bytes);
   }
+}
+
+TEST(FirstTouch, EndsWhereItsCallerSays) {
+  const ModelWeights weights = open_model();
+  const auto pieces = first_touch_pieces(weights, true);
+  ThreadPool pool(1);
+  int num_calls = 0;
+  EXPECT_FALSE(first_touch(pieces, pool, [&](int64_t, int64_t) {
+    ++num_calls;
+    return false;
+  }));
+  EXPECT_EQ(num_calls, 1);
 }
 
 }  // namespace

@@ -3,19 +3,24 @@
 
 #include "model/first_touch.h"
 #include "tools/command.h"
+#include "tools/interrupt.h"
 #include "tools/progress.h"
 
 namespace deepinfer {
 
 namespace {
 
-void preload(const LoadedModel& model, int num_threads) {
+Status preload(const LoadedModel& model, int num_threads) {
   const auto pieces = first_touch_pieces(*model.weights, model.expert_bytes_max == 0);
   ThreadPool pool(num_threads);
   int64_t all = 0;
   for (const auto& piece : pieces) all += static_cast<int64_t>(piece.size());
   Progress bar("reading weights, MB", all / 1'000'000);
-  first_touch(pieces, pool, [&](int64_t done, int64_t) { bar.advance_to(done / 1'000'000); });
+  const bool is_read = first_touch(pieces, pool, [&](int64_t done, int64_t) {
+    bar.advance_to(done / 1'000'000);
+    return !interrupted();
+  });
+  return is_read ? Status() : resource_exhausted("stopped while the weights were read");
 }
 
 }  // namespace
@@ -44,7 +49,7 @@ Result<LoadedModel> load_model(const ModelOptions& options) {
   const auto experts = parse_expert_memory(options.expert_memory);
   if (!experts.ok()) return experts.status().prefixed("--expert-memory");
   ASSIGN_OR_RETURN(LoadedModel model, load_model(options.model, experts.value()));
-  if (options.preload && options.backend != "cuda") preload(model, static_cast<int>(options.num_threads));
+  if (options.preload && options.backend != "cuda") TRY(preload(model, static_cast<int>(options.num_threads)));
   return model;
 }
 
