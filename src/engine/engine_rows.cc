@@ -131,10 +131,6 @@ void end_sequences(State& state) {
   for (const BatchSequence& sequence : state.batch_sequences) lane_of(state, sequence).is_ended = true;
 }
 
-}  // namespace
-
-namespace {
-
 // Everything of a step that is known before its ops run: its rows, their tables and Engram rows.
 Status begin_forward(State& state, StepContext& step) {
   const ProfiledPart part(state.options.profile, "rows and tables (host)");

@@ -349,8 +349,7 @@ void attention_side(DeviceBench& bench) {
   if (!bench.is_exact()) bench.attention(4096, false);
   for (const int64_t entries : {65536, 262144, 1048576}) bench.selection(1, entries);
   bench.selection(64, 65536);
-  for (const int64_t tokens : {1, 64, 264, 512, 4096})
-    if (tokens <= 512 || !bench.is_exact()) bench.streams(tokens);
+  for (const int64_t tokens : {1, 64, 264, 512, 4096}) bench.streams(tokens);
 }
 
 }  // namespace
