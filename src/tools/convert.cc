@@ -25,8 +25,9 @@ struct ConvertArguments {
 Status convert(const ConvertArguments& arguments) {
   ASSIGN_OR_RETURN(const Checkpoint from, open_checkpoint(arguments.model));
   ThreadPool pool(static_cast<int>(arguments.num_threads));
-  // A checkpoint that stands already is only checked.
-  const bool is_there = arguments.verify && std::filesystem::exists(arguments.output + "/config.json");
+  // A checkpoint that stands already is only checked; either form of its configuration makes it one.
+  const bool is_there = arguments.verify && (std::filesystem::exists(arguments.output + "/config.json") ||
+                                             std::filesystem::exists(arguments.output + "/inference/config.json"));
   if (!is_there) {
     Progress bar("convert", static_cast<int64_t>(from.payload_bytes()));
     TRY(convert_checkpoint(from, arguments.output,

@@ -48,6 +48,21 @@ TEST(ConvertCommand, LogitsOfTheConvertedModelAreTheOriginalsToTheBit) {
   fs::remove_all(root);
 }
 
+// A checkpoint may have its configuration in the authors' form alone; the second call compares then, too.
+TEST(ConvertCommand, ComparesWhatIsThereInEitherFormOfTheConfiguration) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / ("deepinfer_convert_form_test." + std::to_string(::getpid()));
+  fs::create_directories(root / "model");
+  for (const auto& entry : fs::directory_iterator(DEEPINFER_TESTDATA "/model_a"))
+    if (entry.path().filename() != "config.json" && entry.path().filename() != "golden")
+      fs::create_directory_symlink(entry.path(), root / "model" / entry.path().filename());
+  const std::vector<std::string> words = {
+      "convert", "--model", (root / "model").string(), "--output", (root / "planes").string(), "--verify"};
+  EXPECT_EQ(run(words), 0);
+  EXPECT_EQ(run(words), 0);
+  fs::remove_all(root);
+}
+
 TEST(ConvertCommand, NeedsAnOutput) { EXPECT_EQ(run({"convert"}), 2); }
 
 }  // namespace deepinfer
