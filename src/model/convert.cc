@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <unordered_map>
+#include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -21,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kPieceBytes = int64_t{16} << 20;
+constexpr size_t kComparedBytes = size_t{64} << 10;  // of a tensor written before that is not turned
 constexpr size_t kCopiedBytesMax = size_t{256} << 20;
 constexpr const char* kIndex = "model.safetensors.index.json";
 // What may lie beside the shards; config.json is copied last.
@@ -157,14 +159,6 @@ class PartialFile {
   int fd_ = -1;
 };
 
-// Whether an earlier call wrote this shard: whole, since it has its name, and from the same header.
-bool is_written(const std::string& path, const std::string& header, uint64_t data_bytes) {
-  std::error_code error;
-  if (fs::file_size(path, error) != header.size() + data_bytes || error) return false;
-  const auto file = MappedFile::open(path);
-  return file.ok() && std::memcmp(file.value().bytes().data(), header.data(), header.size()) == 0;
-}
-
 struct Conversion {
   const Checkpoint& from;
   const TensorRows& rows;
@@ -177,11 +171,38 @@ struct Conversion {
   std::string path(const std::string& name) const { return folder + "/" + name; }
 };
 
+// Whether a tensor that stands in a file begins as it would be written.
+bool begins_alike(const Conversion& c, const StoredTensor& tensor, const uint8_t* written) {
+  const WeightRow& row = c.rows.of(tensor);
+  const std::span<const uint8_t> bytes = c.from.bytes(tensor);
+  const WeightLayout from = stored_layout(tensor, row);
+  if (!row.layout || from == c.layout)
+    return std::memcmp(written, bytes.data(), std::min(bytes.size(), kComparedBytes)) == 0;
+  Buffer<uint8_t> group(static_cast<int64_t>(bytes.size()) / (row.shape[0] / kScaleBlock));
+  turn(row, from, bytes.data(), 0, group.data());
+  return std::memcmp(written, group.data(), static_cast<size_t>(group.size_bytes())) == 0;
+}
+
+// Whether an earlier call wrote this shard: whole, since it has its name, from the same header and, as far as the
+// beginnings of its tensors tell, from the same checkpoint (another of the same model has the same header).
+bool is_written(const Conversion& c, const std::string& path, const std::string& header,
+                const std::vector<const StoredTensor*>& tensors, uint64_t data_bytes) {
+  std::error_code error;
+  if (fs::file_size(path, error) != header.size() + data_bytes || error) return false;
+  const auto file = MappedFile::open(path);
+  if (!file.ok() || std::memcmp(file.value().bytes().data(), header.data(), header.size()) != 0) return false;
+  const uint8_t* written = file.value().bytes().data() + header.size();
+  return std::ranges::all_of(tensors, [&](const StoredTensor* tensor) {
+    const uint8_t* begin = std::exchange(written, written + tensor->info.size_bytes());
+    return begins_alike(c, *tensor, begin);
+  });
+}
+
 Status write_shard(Conversion& c, const std::string& name, const std::vector<const StoredTensor*>& tensors) {
   const std::string header = header_of(tensors, c.rows, c.layout);
   uint64_t data_bytes = 0;
   for (const StoredTensor* tensor : tensors) data_bytes += tensor->info.size_bytes();
-  if (is_written(c.path(name), header, data_bytes)) {
+  if (is_written(c, c.path(name), header, tensors, data_bytes)) {
     c.bytes_done += data_bytes;
     return c.progress(c.bytes_done) ? Status() : stopped();
   }

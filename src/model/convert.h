@@ -20,9 +20,9 @@ using ConvertProgress = std::function<bool(uint64_t)>;
 
 // Writes `from` into `folder`, which is made where it is missing. Files appear under their names when they are whole,
 // config.json last: before it stands nobody takes the folder for a checkpoint, and the same call again goes on behind
-// the shards that are whole. Errors: invalid_argument where the folder holds a checkpoint already or `from` does not
-// fit its configuration; unavailable (disk full, say) naming the file; resource_exhausted "stopped" when progress says
-// so. What was being written is removed.
+// the shards that are whole and whose tensors begin as those of `from`. Errors: invalid_argument where the folder holds
+// a checkpoint already or `from` does not fit its configuration; unavailable (disk full, say) naming the file;
+// resource_exhausted "stopped" when progress says so. What was being written is removed.
 Status convert_checkpoint(const Checkpoint& from, const std::string& folder, WeightLayout layout, ThreadPool& pool,
                           const ConvertProgress& progress);
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 
@@ -31,6 +32,12 @@ class Convert : public testing::Test {
   Status compare(const std::string& a, const std::string& b) {
     return compare_checkpoints(Checkpoint::open(a).value(), Checkpoint::open(b).value(), pool_,
                                [](uint64_t) { return true; });
+  }
+  static uint64_t data_bytes_of(const Checkpoint& checkpoint, size_t shard) {
+    uint64_t end = 0;
+    for (const StoredTensor& tensor : checkpoint.tensors())
+      if (tensor.shard == shard) end = std::max<uint64_t>(end, tensor.info.end);
+    return end;
   }
   static bool has_partial_files(const std::string& in) {
     for (const auto& entry : fs::directory_iterator(in))
@@ -94,6 +101,27 @@ TEST_F(Convert, LeavesNothingBrokenWhenStoppedAndGoesOn) {
   EXPECT_EQ(fs::last_write_time(first), written);  // whole before, not written again
   EXPECT_EQ(compare(kModelA, to).message(), "");
   EXPECT_EQ(convert(kModelA, to).message(), to + ": holds a checkpoint already");
+}
+
+// What another checkpoint of the same model left behind has the same headers and sizes; it is not mixed in.
+TEST_F(Convert, WritesAnewWhatAnotherCheckpointLeft) {
+  fs::copy(kModelA, folder("other"), fs::copy_options::recursive);
+  const Checkpoint from = Checkpoint::open(kModelA).value();
+  for (const char* name : {"layers.3.ffn.experts.1.w2.weight", "layers.0.attn.wo_b.weight", "norm.weight"}) {
+    const StoredTensor* tensor = from.find(name);
+    ASSERT_TRUE(tensor) << name;
+    const std::string file = "/" + from.shard_files()[tensor->shard], to = folder("to") + name;
+    std::string bytes = read_file(kModelA + file).value();
+    const std::string original = bytes;
+    bytes[bytes.size() - data_bytes_of(from, tensor->shard) + tensor->info.begin] ^= 1;
+    ASSERT_TRUE(write_file_atomically(folder("other") + file, bytes).ok());
+    ASSERT_EQ(convert(folder("other"), to).message(), "");
+    fs::remove(to + "/config.json");
+    fs::remove_all(to + "/inference");
+    EXPECT_EQ(convert(kModelA, to).message(), "");
+    EXPECT_EQ(compare(kModelA, to).message(), "") << name;
+    ASSERT_TRUE(write_file_atomically(folder("other") + file, original).ok());
+  }
 }
 
 // A limit on the size of files stands for a full disk.
