@@ -354,7 +354,8 @@ TEST(Device, OpsCanBePutOnExactRowsOneByOne) {
   if (!has_device()) GTEST_SKIP() << open_cuda_device().status().message();
   const ExactPrompt prompt = golden_prompt(golden_file("prompts.safetensors"), "p97", true);
   EngineOptions options = on_tensor_cores(host_options());
-  options.exact_ops = {"linear", "experts", "sparse_attention", "index_scores", "stream_mix"};
+  options.exact_ops = {"linear",     "experts", "sparse_attention", "index_scores",
+                       "stream_mix", "norm",    "stream_advance",   "pack_keys"};
   expect_equal(run_one(*golden_engine(options), prompt), run_one(*golden_engine(host_options()), prompt), "exact ops");
   options.exact_ops = {"linear", "no_such_op"};
   const auto engine = Engine::open(golden_weights(), golden_token_map(), options);
