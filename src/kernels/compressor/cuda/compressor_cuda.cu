@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/compressor/compressor.h"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/exponential.h"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 namespace {

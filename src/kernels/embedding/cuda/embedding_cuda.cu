@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/embedding/embedding.h"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/engram_gate/engram_gate.h"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/cuda/eight.cuh"
 #include "kernels/lanes/cuda/lane_places.cuh"
 #include "kernels/lanes/cuda/lane_sum.cuh"
 #include "kernels/lanes/exponential.h"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "tensor/float8.h"
 
 namespace deepinfer {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "kernels/experts/experts.h"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "kernels/gather_rows/gather_rows.h"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/cuda/copy_bytes.cuh"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 namespace {

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "kernels/hyper_connection/hyper_connection.h"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/exponential.h"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/linear/cuda/bulk_copy.cuh"
 #include "kernels/linear/cuda/tensor_tile.cuh"
 

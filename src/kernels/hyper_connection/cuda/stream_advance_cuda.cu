@@ -2,9 +2,9 @@
 // Update, collapse and norm of four streams in one kernel: a block has a token, a thread the same channels of all its
 // streams, whose collapsed values stay in shared memory until the norm is known. Every value is rounded as the three kernels round it.
 #include "kernels/hyper_connection/hyper_connection.h"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/cuda/eight.cuh"
 #include "kernels/lanes/cuda/lane_places.cuh"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 

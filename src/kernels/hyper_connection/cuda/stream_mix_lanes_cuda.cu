@@ -11,8 +11,8 @@
 
 #include "kernels/hyper_connection/cuda/sinkhorn_together.cuh"
 #include "kernels/hyper_connection/hyper_connection.h"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/cuda/lane_sum.cuh"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 
 namespace deepinfer {
 

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "kernels/indexer/indexer.h"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/cuda/lane_sum.cuh"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/quantize/cuda/small_formats.cuh"
 
 namespace deepinfer {

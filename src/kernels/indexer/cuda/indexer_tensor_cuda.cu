@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "kernels/indexer/indexer.h"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/linear/cuda/panel_product.cuh"
 #include "kernels/quantize/cuda/unpack_pairs.cuh"
 

@@ -5,8 +5,8 @@
 // alone. Segments are the blocks of a cluster. Sums run as in narrow_tile.cuh, over the same sixteen columns an instruction.
 #include <algorithm>
 
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/linear/cuda/activations.cuh"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/linear/cuda/bulk_copy.cuh"
 #include "kernels/linear/cuda/linear_few.h"
 #include "kernels/linear/cuda/linear_tensor.h"

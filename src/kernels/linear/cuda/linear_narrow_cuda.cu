@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Linear of bf16 for up to eight rows.
+#include "kernels/lanes/cuda/overlapped_launch.cuh"
 #include "kernels/linear/cuda/activations.cuh"
 #include "kernels/linear/cuda/linear_tensor.h"
 #include "kernels/linear/cuda/narrow_tile.cuh"
-#include "kernels/linear/cuda/overlapped_launch.cuh"
 #include "kernels/linear/cuda/tensor_activations.cuh"
 
 namespace deepinfer {

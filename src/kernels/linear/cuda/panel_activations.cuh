@@ -7,7 +7,7 @@
 #include <cuda_fp8.h>
 
 #include "kernels/lanes/cuda/launch.cuh"
-#include "kernels/linear/cuda/overlapped_launch.cuh"
+#include "kernels/lanes/cuda/overlapped_launch.cuh"
 #include "kernels/linear/cuda/panel.cuh"
 #include "kernels/quantize/cuda/unpack_pairs.cuh"
 #include "kernels/quantize/rounding.h"

@@ -10,8 +10,8 @@
 
 #include <cstddef>
 
+#include "kernels/lanes/cuda/overlapped_launch.cuh"
 #include "kernels/linear/cuda/bulk_copy.cuh"
-#include "kernels/linear/cuda/overlapped_launch.cuh"
 #include "kernels/linear/cuda/panel.cuh"
 #include "kernels/linear/cuda/tensor_tile.cuh"
 #include "kernels/linear/cuda/unpack.cuh"

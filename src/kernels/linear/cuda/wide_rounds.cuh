@@ -2,7 +2,7 @@
 // How a block of wide_tile.cuh goes through its tiles, whatever they are: roles of its warps, segments, clusters.
 #pragma once
 
-#include "kernels/linear/cuda/overlapped_launch.cuh"
+#include "kernels/lanes/cuda/overlapped_launch.cuh"
 #include "kernels/linear/cuda/wide_tile.cuh"
 
 namespace deepinfer {

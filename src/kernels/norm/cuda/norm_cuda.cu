@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/cuda/eight.cuh"
 #include "kernels/lanes/cuda/lane_places.cuh"
 #include "kernels/lanes/cuda/lane_sum.cuh"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/norm/norm.h"
 
 namespace deepinfer {

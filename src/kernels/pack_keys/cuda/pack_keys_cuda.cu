@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Norm, rotation and packing of a row in one kernel: a block has a row, a thread eight of its columns, in registers
 // throughout. Every value is rounded as the three kernels round it.
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/cuda/eight.cuh"
 #include "kernels/lanes/cuda/lane_places.cuh"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/pack_keys/pack_keys.h"
 #include "kernels/quantize/rounding.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/linear/cuda/begin_overlapped.cuh"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/quantize/cuda/small_formats.cuh"
 
 namespace deepinfer {

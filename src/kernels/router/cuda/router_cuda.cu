@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/cuda/lane_sum.cuh"
 #include "kernels/lanes/exponential.h"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/router/router.h"
 
 namespace deepinfer {

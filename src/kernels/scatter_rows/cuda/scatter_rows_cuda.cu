@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/lanes/cuda/copy_bytes.cuh"
-#include "kernels/linear/cuda/begin_overlapped.cuh"
 #include "kernels/scatter_rows/scatter_rows.h"
 
 namespace deepinfer {

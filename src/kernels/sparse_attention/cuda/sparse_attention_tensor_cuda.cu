@@ -8,7 +8,7 @@
 #include <bit>
 #include <initializer_list>
 
-#include "kernels/linear/cuda/begin_overlapped.cuh"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/sparse_attention/cuda/attention_filler.cuh"
 #include "kernels/sparse_attention/cuda/attention_multiplier.cuh"
 

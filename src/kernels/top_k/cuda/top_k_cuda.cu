@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/linear/cuda/begin_overlapped.cuh"
+#include "kernels/lanes/cuda/begin_overlapped.cuh"
 #include "kernels/top_k/top_k.h"
 
 namespace deepinfer {

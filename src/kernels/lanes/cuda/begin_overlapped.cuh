@@ -2,7 +2,7 @@
 // What small kernels that may begin while the kernel before still runs have in common (overlapped_launch.cuh).
 #pragma once
 
-#include "kernels/linear/cuda/overlapped_launch.cuh"
+#include "kernels/lanes/cuda/overlapped_launch.cuh"
 
 namespace deepinfer {
 
