@@ -10,7 +10,9 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "model/device_weights.h"
 #include "model/weights.h"
+#include "tensor/second_heap.h"
 
 namespace deepinfer {
 namespace {
@@ -167,6 +169,19 @@ TEST_F(Convert, RefusesAMatrixInTwoLayouts) {
   ASSERT_FALSE(bound.ok());
   EXPECT_TRUE(bound.status().message().find("tensor " + name + " stands in another layout") != std::string::npos)
       << bound.status().message();
+}
+
+// Kernels of devices read rows alone.
+TEST_F(Convert, PlanesAreRefusedByADevice) {
+  ASSERT_EQ(convert(kModelA, folder("planes")).message(), "");
+  const ModelWeights weights =
+      ModelWeights::bind(std::make_shared<Checkpoint>(Checkpoint::open(folder("planes")).value())).value();
+  SecondHeap device;
+  const auto uploaded = DeviceWeights::upload(weights, device);
+  ASSERT_FALSE(uploaded.ok());
+  EXPECT_EQ(uploaded.status().code(), StatusCode::kUnimplemented);
+  for (const char* part : {"tensor layers.", ".planes stands in planes", "`deepinfer convert --layout rows`"})
+    EXPECT_NE(uploaded.status().message().find(part), std::string::npos) << uploaded.status().message();
 }
 
 }  // namespace deepinfer
