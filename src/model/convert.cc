@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "model/memory_plan.h"
 #include "model/weight_table.h"
 #include "tensor/plane_layout.h"
 
@@ -242,7 +243,23 @@ Status check_sound(const TensorRows& rows, const Checkpoint& checkpoint) {
   return problems.empty() ? Status() : corruption(checkpoint.folder() + ": " + problems[0]);
 }
 
+// Bytes of the shards that are not there yet.
+uint64_t missing_bytes(const Conversion& c) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (const StoredTensor& tensor : c.from.tensors())
+    if (!fs::exists(c.path(c.from.shard_files()[tensor.shard]), error)) bytes += tensor.info.size_bytes();
+  return bytes;
+}
+
 }  // namespace
+
+Status check_room(const std::string& folder, uint64_t bytes, uint64_t free_bytes) {
+  if (bytes <= free_bytes) return {};
+  return resource_exhausted(
+      folder + ": " + bytes_to_string(static_cast<int64_t>(bytes)) + " are still to be written and the disk has " +
+      bytes_to_string(static_cast<int64_t>(free_bytes)) + " left: make room or choose a folder on another disk");
+}
 
 Status convert_checkpoint(const Checkpoint& from, const std::string& folder, WeightLayout layout, ThreadPool& pool,
                           const ConvertProgress& progress) {
@@ -256,6 +273,8 @@ Status convert_checkpoint(const Checkpoint& from, const std::string& folder, Wei
   std::vector<std::vector<const StoredTensor*>> shards(from.shard_files().size());
   for (const StoredTensor& tensor : from.tensors()) shards[tensor.shard].push_back(&tensor);
   Conversion conversion{from, rows, folder, layout, pool, progress};
+  const fs::space_info disk = fs::space(folder, error);
+  if (!error) TRY(check_room(folder, missing_bytes(conversion), disk.available));
   for (size_t s = 0; s < shards.size(); ++s) TRY(write_shard(conversion, from.shard_files()[s], shards[s]));
   TRY(write_index(conversion));
   return copy_beside(conversion);

@@ -142,6 +142,16 @@ TEST_F(Convert, NamesTheFileThatCouldNotBeWritten) {
   EXPECT_FALSE(has_partial_files(folder("planes")));
 }
 
+TEST_F(Convert, SaysWhatTheDiskLacks) {
+  EXPECT_TRUE(check_room("/data/planes", 1000, 1000).ok());
+  const Status status = check_room("/data/planes", 510'286'023'000, 63'000'000'000);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(
+      status.message(),
+      "/data/planes: 510.29 GB are still to be written and the disk has 63.00 GB left: make room or choose a folder on "
+      "another disk");
+}
+
 TEST_F(Convert, VerifyNamesATensorWithAnotherValue) {
   ASSERT_EQ(convert(kModelA, folder("planes")).message(), "");
   const std::string path = folder("planes") + "/model-00001-of-00005.safetensors";
