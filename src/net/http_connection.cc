@@ -181,7 +181,6 @@ void HttpConnection::advance() {
     HttpRequest request = parser_.take();
     request.charge = std::move(charge_);
     is_admitted_ = false;
-    if (request.path.empty() || request.path[0] != '/') return refuse(400, "request target: expected a path");
     return dispatch(std::move(request));
   }
   if (parser_.expects_continue() && !sent_continue_) {

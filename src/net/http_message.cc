@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/utf8.h"
 
 namespace deepinfer {
 namespace {
@@ -76,6 +77,8 @@ Status split_target(std::string_view target, HttpRequest& request) {
     request.path += static_cast<char>(high * 16 + low);
     i += 2;
   }
+  // Answers name the path in JSON.
+  if (!is_valid_utf8(request.path)) return invalid_argument("request target: expected UTF-8");
   return {};
 }
 

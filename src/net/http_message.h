@@ -83,7 +83,8 @@ struct HttpResponse {
 
 std::string_view reason_phrase(int status);
 
-// "/a%20b?x=1" -> path and query. Errors: invalid_argument for a target that is no path, a broken escape, or a NUL.
+// "/a%20b?x=1" -> path and query. Errors: invalid_argument for a target that is no path, a broken escape, a NUL, or a
+// path that is not UTF-8.
 Status split_target(std::string_view target, HttpRequest& request);
 
 // The body with its Content-Encoding (identity or gzip) undone. Errors: unimplemented for another encoding,

@@ -41,6 +41,11 @@ bool feed(Parser& parser, std::string& pending, beast::error_code& error) {
   return !error;
 }
 
+// Beast joins them; another server may not (RFC 9112 5.2).
+bool has_folded_line(std::string_view head) {
+  return head.find("\n ") != std::string_view::npos || head.find("\n\t") != std::string_view::npos;
+}
+
 template <typename Fields>
 HttpFields copy_fields(const Fields& fields) {
   HttpFields out;
@@ -93,6 +98,10 @@ struct HttpRequestParser::Parts {
     if (fault || !is_whole) return false;
     std::string head = pending.substr(0, end + 4);
     pending.erase(0, end + 4);
+    if (has_folded_line(head)) {
+      fault = HttpFault{400, "a field of the request's header goes on in a second line, which is refused"};
+      return false;
+    }
     beast::error_code error;
     if (!feed(*parser, head, error)) fault = fault_of(error);
     else if (!parser->is_header_done() || !head.empty()) fault = HttpFault{400, "malformed HTTP request"};
@@ -118,6 +127,9 @@ struct HttpRequestParser::Parts {
     if (message.target().size() > limits.target_bytes_max)
       fault = HttpFault{414, "the request target is longer than this server takes"};
     if (message.version() != 10 && message.version() != 11) fault = HttpFault{505, "expected HTTP/1.1 or HTTP/1.0"};
+    HttpRequest request;
+    const Status target = split_target(std_view(message.target()), request);
+    if (!fault && !target.ok()) fault = HttpFault{400, target.message()};
   }
 
   HttpLimits limits;
@@ -172,9 +184,8 @@ HttpRequest HttpRequestParser::take() {
   request.body = std::move(message.body());
   request.keep_alive = message.keep_alive();
   request.is_http_1_0 = message.version() == 10;
-  const Status target = split_target(std_view(message.target()), request);
+  (void)split_target(std_view(message.target()), request);  // it was looked at with the head
   parts_->begin();
-  if (!target.ok()) parts_->fault = HttpFault{400, target.message()};
   parts_->run();
   return request;
 }

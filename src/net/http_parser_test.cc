@@ -67,6 +67,19 @@ TEST(HttpRequestParserTest, RefusesAmbiguousFraming) {
   EXPECT_NE(fault_of("GET / HTTP/2.0\r\nHost: a\r\n\r\n"), 0);
   EXPECT_NE(fault_of("GET / HTTP/1.1\r\nHost : a\r\n\r\n"), 0);
   EXPECT_NE(fault_of("\x16\x03\x01 hello"), 0);
+  EXPECT_EQ(fault_of(head + "X: a\r\n b\r\n\r\n"), 400);
+  EXPECT_EQ(fault_of(head + "X: a\r\n\tb\r\n\r\n"), 400);
+}
+
+// Found only once the request had been taken, a bad target was answered twice.
+TEST(HttpRequestParserTest, ABadTargetIsNeverARequest) {
+  for (const char* target : {"/%00", "/a%zz", "/a%f", "/%ff", "*", "a", "http://h/"}) {
+    HttpRequestParser parser({});
+    parser.push(std::string("GET ") + target + " HTTP/1.1\r\nHost: h\r\n\r\n");
+    EXPECT_FALSE(parser.is_done()) << target;
+    ASSERT_TRUE(parser.fault()) << target;
+    EXPECT_EQ(parser.fault()->status, 400) << target;
+  }
 }
 
 TEST(HttpRequestParserTest, KeepsToItsLimits) {
@@ -89,6 +102,7 @@ TEST(HttpRequestParserTest, TargetsMustBePaths) {
   EXPECT_FALSE(split_target("/a%2", request).ok());
   EXPECT_FALSE(split_target("/a%zz", request).ok());
   EXPECT_FALSE(split_target("/a%00", request).ok());
+  EXPECT_FALSE(split_target("/a%ff", request).ok());
   ASSERT_TRUE(split_target("/%41%62", request).ok());
   EXPECT_EQ(request.path, "/Ab");
 }
