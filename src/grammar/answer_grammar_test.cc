@@ -135,6 +135,30 @@ TEST(AnswerGrammar, FormatsAfterReasoningAndBesideTools) {
   EXPECT_FALSE(accepts(compile(spec), "text" + kOpen + kCall + kClose));
 }
 
+// The way through the reasoning is open: what cannot come behind it must show before the first token.
+TEST(AnswerGrammar, AFormThatNothingSatisfiesIsEmptyBehindReasoningToo) {
+  using Kind = GrammarSource::Kind;
+  const std::vector<GrammarSource> sources = {
+      {Kind::kJsonSchema, "false", {}},
+      {Kind::kJsonSchema, R"({"type":"object","properties":{"a":{"enum":[]}},"required":["a"]})", {}},
+      {Kind::kJsonSchema, R"({"type":"integer","minimum":3,"maximum":2})", {}},
+      {Kind::kRegex, "a^b", {}},
+      {Kind::kEbnf, R"(root ::= root "a")", {}},
+      {Kind::kEbnf,
+       R"(root ::= "a" part
+part ::= "b" part)",
+       {}}};
+  for (const GrammarSource& source : sources)
+    for (const bool thinks : {false, true}) {
+      AnswerSpec spec;
+      spec.content = source;
+      spec.starts_in_reasoning = thinks;
+      EXPECT_TRUE(compile(spec)->is_empty()) << source.text << thinks;
+      spec.tools = {tool("weather", kWeather)};  // a call still can
+      EXPECT_FALSE(compile(spec)->is_empty()) << source.text << thinks;
+    }
+}
+
 TEST(AnswerGrammar, ControlTokensOnlyWhereTheGrammarSaysSo) {
   AnswerSpec spec;
   spec.tools = {tool("weather", kWeather)};

@@ -93,6 +93,7 @@ Result<std::shared_ptr<Grammar>> Grammar::compile(const Build& build, std::share
 
 std::shared_ptr<Grammar> Grammar::adopt(std::unique_ptr<GrammarProgram> program,
                                         std::shared_ptr<const TokenIndex> index, const GrammarOptions& options) {
+  if (!program->has_text()) program->start = program->add_raw(RegexPool::kNone);
   program->find_nullable();
   return std::shared_ptr<Grammar>(new Grammar(std::move(program), std::move(index), options));
 }

@@ -43,6 +43,9 @@ struct GrammarProgram {
   NodeId add_list(GrammarNode::Kind kind, const std::vector<NodeId>& parts);
   void set_list(NodeId node, GrammarNode::Kind kind, const std::vector<NodeId>& parts);
   NodeId add_tokens(std::vector<TokenId> ids);
+  // False: no text reaches the end, wherever the part without one stands. Front ends have left nothing that cannot
+  // come in objects and arrays.
+  bool has_text() const;
   void find_nullable();  // once, when complete
   // Nothing is new when a text of `node` is followed by one of `other`: both together are a text of `node`, and `other`
   // may be empty. Both are kChoice.

@@ -34,6 +34,28 @@ NodeId GrammarProgram::add_tokens(std::vector<TokenId> ids) {
   return add({GrammarNode::Kind::kTokens, static_cast<uint32_t>(token_lists.size() - 1)});
 }
 
+bool GrammarProgram::has_text() const {
+  std::vector<bool> known(nodes.size(), false);
+  const auto is_known = [&](NodeId child) { return known[child]; };
+  const auto seen_now = [&](const GrammarNode& node) {
+    const auto parts = [&] { return std::span(children).subspan(node.a, node.b - node.a); };
+    switch (node.kind) {
+      case GrammarNode::Kind::kRaw:
+      case GrammarNode::Kind::kString: return node.a != RegexPool::kNone;
+      case GrammarNode::Kind::kSequence: return std::ranges::all_of(parts(), is_known);
+      case GrammarNode::Kind::kChoice: return std::ranges::any_of(parts(), is_known);
+      case GrammarNode::Kind::kRepeat: return node.b == 0 || known[node.a];
+      default: return true;
+    }
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t id = nodes.size(); id-- > 0;)  // parts mostly stand behind what they are parts of
+      if (!known[id] && seen_now(nodes[id])) changed = known[id] = true;
+  }
+  return known[start];
+}
+
 void GrammarProgram::find_nullable() {
   for (bool changed = true; changed;) {
     changed = false;
