@@ -5,8 +5,10 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 
 namespace deepinfer {
 
@@ -24,15 +26,23 @@ void BenchReport::add(BenchRow row) {
   rows_.push_back(std::move(row));
 }
 
+Status BenchReport::check_csv(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "a");
+  if (!file) return invalid_argument(fmt::format("--csv {}: {}", path, std::strerror(errno)));
+  std::fclose(file);
+  return {};
+}
+
 Status BenchReport::write_csv(const std::string& path, const std::string& bench, const std::string& header_note) const {
   std::FILE* file = std::fopen(path.c_str(), "w");
-  if (!file) return invalid_argument(fmt::format("--csv {}: cannot be opened for writing", path));
+  if (!file) return invalid_argument(fmt::format("--csv {}: {}", path, std::strerror(errno)));
   fmt::print(file, "# {} {}\nbench,case,value,unit,ceiling,ceiling_name,peer,peer_name,note\n", bench, header_note);
   for (const BenchRow& r : rows_)
     fmt::print(file, "{},\"{}\",{:.6g},{},{:.6g},{},{:.6g},{},\"{}\"\n", bench, r.name, r.value, r.unit, r.ceiling,
                r.ceiling_name, r.peer, r.peer_name, r.note);
-  std::fclose(file);
-  return {};
+  const bool is_whole = std::fflush(file) == 0 && std::ferror(file) == 0;
+  if (std::fclose(file) == 0 && is_whole) return {};
+  return resource_exhausted(fmt::format("--csv {}: could not be written whole; is the disk full?", path));
 }
 
 namespace {

@@ -37,6 +37,8 @@ class BenchReport {
   // Prints the row at once (stdout) and keeps it for --csv.
   void add(BenchRow row);
   const std::vector<BenchRow>& rows() const { return rows_; }
+  // Whether it could be written: asked before a bench that takes long. What is there stays.
+  static Status check_csv(const std::string& path);
   Status write_csv(const std::string& path, const std::string& bench, const std::string& header_note) const;
 
  private:

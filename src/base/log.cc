@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,13 +18,18 @@ std::atomic<int64_t> num_lost{0};
 std::shared_ptr<LogSink> log_sink;  // with the atomic functions
 constexpr const char* kLevelNames[] = {"debug", "info", "warning", "error"};
 
+// Nobody reads more digits of a time or a size, and the shortest text of a double has up to 17.
+Json rounded(const Json& value) {
+  return value.kind() == Json::Kind::kDouble ? Json(std::round(value.as_double() * 1000) / 1000) : value;
+}
+
 std::string human_line(LogLevel level, std::string_view message, const Json::Object& fields) {
   std::string line;
   if (level >= LogLevel::kWarning) line += std::string(kLevelNames[static_cast<int>(level)]) + ": ";
   line += message;
   for (const auto& [key, value] : fields) {
     line += "  " + key + "=";
-    append_json(line, value);
+    append_json(line, rounded(value));
   }
   return line;
 }
@@ -31,7 +37,7 @@ std::string human_line(LogLevel level, std::string_view message, const Json::Obj
 std::string json_line(LogLevel level, std::string_view message, const Json::Object& fields) {
   Json::Object record{
       {"time_ns", SystemClock().unix_ns()}, {"level", kLevelNames[static_cast<int>(level)]}, {"message", message}};
-  record.insert(record.end(), fields.begin(), fields.end());
+  for (const auto& [key, value] : fields) record.emplace_back(key, rounded(value));
   return to_json(record);
 }
 }  // namespace

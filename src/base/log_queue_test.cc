@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/log_sink.h"
 
 namespace deepinfer {
 namespace {
@@ -45,6 +46,11 @@ int64_t count(const std::string& text, const std::string& part) {
   int64_t found = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
   return found;
+}
+
+TEST(Log, NumbersAreRoundedToThreePlaces) {
+  EXPECT_EQ(log_text(LogLevel::kInfo, "a", {{"ms", 197.24456400000003}, {"n", 12}, {"s", 2.0}}),
+            "a  ms=197.245  n=12  s=2.0\n");
 }
 
 TEST(LogQueue, LinesArriveWholeAndInOrder) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "serve/options.h"
+
 namespace deepinfer {
 namespace {
 
@@ -43,6 +45,14 @@ TEST(ApiKeysTest, RefusesFilesThatAreNotSound) {
     EXPECT_FALSE(parse(keys).ok()) << keys;
   EXPECT_FALSE(ApiKeys::parse("[]").ok());
   EXPECT_NE(parse(key("a", kAbc, ",\"limit\":1")).status().message().find("keys[0]: limit"), std::string::npos);
+}
+
+TEST(CorsOrigin, IsWhatABrowserSends) {
+  for (const char* good : {"https://pages.example", "http://localhost:3000", "tauri://localhost", "http://[::1]:80"})
+    EXPECT_TRUE(check_origin(good).ok()) << good;
+  for (const char* bad : {"", "*", "pages.example", "https://", "://a", "https://pages.example/", "https://A.example",
+                          "https://*.example", "null", "https://a/b"})
+    EXPECT_FALSE(check_origin(bad).ok()) << bad;
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ Status run_bench(BenchArguments& arguments) {
     if (arguments.name != target->name) continue;
     const std::string note =
         fmt::format("commit {} | {} | {} threads", DEEPINFER_COMMIT, describe_cpu(), arguments.num_threads);
+    if (!arguments.csv_path.empty()) TRY(BenchReport::check_csv(arguments.csv_path));
     fmt::print("# {} | {}\n", arguments.name, note);
     BenchReport report;
     TRY(target->run(arguments.options, report));

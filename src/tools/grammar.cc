@@ -16,6 +16,7 @@
 #include "grammar/matcher.h"
 #include "tools/command.h"
 #include "tools/interrupt.h"
+#include "tools/json_lines.h"
 #include "tools/tokenizer_option.h"
 
 namespace deepinfer {
@@ -298,10 +299,11 @@ Status for_each_line(Work&& work) {
   limits.refuse_duplicate_keys = false;
   limits.bytes_max = size_t{64} << 20;
   std::string line;
-  for (int64_t number = 1; !interrupted() && std::getline(std::cin, line); ++number) {
+  bool is_cut = false;
+  for (int64_t number = 1; !interrupted() && read_line(std::cin, limits.bytes_max + 1, line, is_cut); ++number) {
     if (line.empty()) continue;
     Json out;
-    const auto parsed = parse_json(line, limits);
+    const auto parsed = parse_json(line, limits);  // one that was cut is too long for it
     if (parsed.ok()) out.set("name", parsed.value().find("name") ? *parsed.value().find("name") : Json());
     const Status status = parsed.ok() ? work(parsed.value(), number, out) : parsed.status();
     if (!status.ok()) out.set("error", fmt::format("line {}: {}", number, status.message()));

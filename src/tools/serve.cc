@@ -47,6 +47,7 @@ struct ServeArguments {
 };
 
 constexpr const char* kReleasedName = "DeepSeek-V4.1-Flash";
+constexpr int64_t kContextMin = 128;
 constexpr int64_t kProfileNsMax = 300'000'000;  // a small model is ready within a second of its start
 
 // What clients may call the model: its folder, and the released name, which they have in their settings.
@@ -133,29 +134,17 @@ Result<std::unique_ptr<ServiceStore>> open_store(const ServeArguments& arguments
   return ServiceStore::open(options, clock);
 }
 
-Status check_ranges(const ServeArguments& a) {
-  const auto outside = [](const char* name, int64_t value, int64_t least, int64_t most) -> Status {
-    if (value >= least && value <= most) return {};
-    return invalid_argument(fmt::format("{}: expected {} to {}, found {}", name, least, most, value));
-  };
-  TRY(outside("--port", a.port, 0, 65535));
-  TRY(outside("--admin-port", a.admin_port, -1, 65535));
-  TRY(outside("--max-concurrency", a.concurrency, 1, 4096));
-  TRY(outside("--max-queue", a.queue, 1, 1'000'000));
-  TRY(outside("--context", a.context, 0, 1 << 20));
-  TRY(outside("--kv-tokens", a.kv_tokens, 0, int64_t{1} << 32));
-  TRY(outside("--host-kv-tokens", a.host_kv_tokens, 0, int64_t{1} << 34));
-  TRY(outside("--tail-mib", a.tail_mib, 0, int64_t{1} << 20));
-  TRY(outside("--step-timeout", a.step_timeout_s, 0, 86'400));
-  TRY(outside("--max-ttft-ms", a.ttft_ms_max, 0, 86'400'000));
-  TRY(outside("--http-threads", a.http_threads, 1, 64));
-  TRY(outside("--max-connections", a.connections, 1, 1'000'000));
-  TRY(outside("--max-body-mib", a.body_mib, 1, 1024));
-  TRY(outside("--max-bodies-mib", a.bodies_mib, a.body_mib, 1 << 20));
-  TRY(outside("--store-gb", a.store_gb, 0, 1 << 30));
-  TRY(outside("--store-mib", a.store_mib, 0, 1 << 16));
-  TRY(outside("--store-minutes", a.store_minutes, 0, 1 << 20));
-  return outside("--drain-seconds", a.drain_s, 0, 86'400);
+// What an option's own range does not say.
+Status check_options(const ServeArguments& a) {
+  if (a.context > 0 && a.context < kContextMin)
+    return invalid_argument(fmt::format("--context: expected 0 or at least {}, found {}", kContextMin, a.context));
+  if (a.bodies_mib < a.body_mib)
+    return invalid_argument(
+        fmt::format("--max-bodies-mib: expected at least --max-body-mib {}, found {}", a.body_mib, a.bodies_mib));
+  for (const std::string& name : a.served_names)
+    if (name.empty()) return invalid_argument("--served-name: expected a name, found ''");
+  for (const std::string& origin : a.cors_origins) TRY(check_origin(origin));
+  return {};
 }
 
 // Every connection is a descriptor: as many as this process may have, where the usual soft limit allows 1,024.
@@ -242,11 +231,11 @@ Status run_serve(const ServeArguments& arguments, StopSignals& signals) {
   return run_until_stopped(arguments, *service, signals);
 }
 
-void declare(OptionSet& options, ServeArguments& a) {
-  declare_model_options(options, a.model);
+void declare_access(OptionSet& options, ServeArguments& a) {
   options.add("--host", a.host, "IP address to listen on (default 127.0.0.1); others need --api-keys or --no-auth");
-  options.add("--port", a.port, "TCP port; 0 = any free one (default 8000)");
-  options.add("--admin-port", a.admin_port, "second port for metrics, health, requests and drain; -1 = none (default)");
+  options.add("--port", a.port, {0, 65535}, "TCP port; 0 = any free one (default 8000)");
+  options.add("--admin-port", a.admin_port, {-1, 65535},
+              "second port for metrics, health, requests and drain; -1 = none (default)");
   options.add(
       "--api-keys", a.api_keys,
       "JSON file with names, SHA-256 digests and limits of the keys that are let in; a key in the environment's "
@@ -254,31 +243,38 @@ void declare(OptionSet& options, ServeArguments& a) {
   options.add("--tls-cert", a.tls_cert, "certificates in PEM form; SIGHUP reads them and the keys again");
   options.add("--tls-key", a.tls_key, "the certificate's private key in PEM form");
   options.flag("--no-auth", a.no_auth, "listen beyond this machine without keys");
+}
+
+void declare_limits(OptionSet& options, ServeArguments& a) {
   options.add("--served-name", a.served_names, "name that clients use for the model; may repeat (default: its folder)");
-  options.add("--max-concurrency", a.concurrency, "sequences running at once (default 16)");
-  options.add("--max-queue", a.queue, "sequences waiting before requests are refused (default 1024)");
-  options.add("--context", a.context, "longest prompt and answer in tokens; 0 = the model's, at most 32768 (default)");
-  options.add("--kv-tokens", a.kv_tokens, "tokens of KV memory, running and cached; 0 = 4 contexts (default)");
-  options.add("--host-kv-tokens", a.host_kv_tokens, "tokens of cached KV kept in host memory beyond that (default 0)");
-  options.add("--tail-mib", a.tail_mib,
+  options.add("--max-concurrency", a.concurrency, {1, 4096}, "sequences running at once (default 16)");
+  options.add("--max-queue", a.queue, {1, 1'000'000}, "sequences waiting before requests are refused (default 1024)");
+  options.add("--context", a.context, {0, 1 << 20},
+              "longest prompt and answer in tokens; 0 = the model's, at most 32768 (default)");
+  options.add("--kv-tokens", a.kv_tokens, {0, int64_t{1} << 32},
+              "tokens of KV memory, running and cached; 0 = 4 contexts (default)");
+  options.add("--host-kv-tokens", a.host_kv_tokens, {0, int64_t{1} << 34},
+              "tokens of cached KV kept in host memory beyond that (default 0)");
+  options.add("--tail-mib", a.tail_mib, {0, int64_t{1} << 20},
               "host memory for window states at the ends of cached blocks: a hit that ends at one replays nothing "
               "(default 64; 0 = none)");
   options.choice("--draft", a.draft, {"on", "off"},
                  "verified drafts; changes the speed, never the tokens (default on)");
   options.choice("--pipeline", a.pipeline, {"on", "off"},
                  "plan the next step while one runs; changes the speed, never the tokens (default on)");
-  options.add("--max-ttft-ms", a.ttft_ms_max,
+  options.add("--max-ttft-ms", a.ttft_ms_max, {0, 86'400'000},
               "refuse a request at once when its first token would probably take longer; 0 = never (default)");
-  options.add("--step-timeout", a.step_timeout_s,
+  options.add("--step-timeout", a.step_timeout_s, {0, 86'400},
               "seconds after which a step is stopped and its requests end; 0 = no limit (default 300)");
-  options.add("--http-threads", a.http_threads, "event threads (default 1)");
-  options.add("--max-connections", a.connections, "open connections (default 4096)");
-  options.add("--max-body-mib", a.body_mib, "largest request body in MiB, also after inflating (default 100)");
-  options.add("--max-bodies-mib", a.bodies_mib, "all request bodies together in MiB; beyond it 503 (default 1024)");
-  options.flag("--image-urls", a.image_urls, "read images by http(s) address, from public addresses only");
-  options.add("--cors-origin", a.cors_origins,
-              "pages of this origin (https://...) may use the service; may repeat (default none)");
-  options.add("--otlp-endpoint", a.otlp_endpoint, "collector that takes spans by OTLP/HTTP, http://127.0.0.1:4318");
+  options.add("--http-threads", a.http_threads, {1, 64}, "event threads (default 1)");
+  options.add("--max-connections", a.connections, {1, 1'000'000}, "open connections (default 4096)");
+  options.add("--max-body-mib", a.body_mib, {1, 1024},
+              "largest request body in MiB, also after inflating (default 100)");
+  options.add("--max-bodies-mib", a.bodies_mib, {1, 1 << 20},
+              "all request bodies together in MiB; beyond it 503 (default 1024)");
+}
+
+void declare_store(OptionSet& options, ServeArguments& a) {
   options.add("--store", a.store.target.paths,
               "DIR where prefixes are kept over restarts, or twelve and more with commas (coded 10 + 2)");
   options.add("--store-shards", a.store.target.shards, "the same on shard servers: HOST:PORT,... (see store serve)");
@@ -292,10 +288,23 @@ void declare(OptionSet& options, ServeArguments& a) {
   options.add("--store-tenants", a.store.tenants_file,
               "file with the secret salts of the keys' owners (default: tenants.json in the first --store)");
   options.add("--store-encryption-key", a.store.encryption_key, "file with 64 hex digits: encrypt what is stored");
-  options.add("--store-gb", a.store_gb, "GB kept in the store; 0 = as much as its disks hold (default)");
-  options.add("--store-mib", a.store_mib, "memory for stored responses in MiB (default 64)");
-  options.add("--store-minutes", a.store_minutes, "how long a response is stored, in minutes (default 60)");
-  options.add("--drain-seconds", a.drain_s, "how long running requests may go on after SIGTERM (default 60)");
+  options.add("--store-gb", a.store_gb, {0, 1 << 30}, "GB kept in the store; 0 = as much as its disks hold (default)");
+  options.add("--store-mib", a.store_mib, {0, 1 << 16}, "memory for stored responses in MiB (default 64)");
+  options.add("--store-minutes", a.store_minutes, {0, 1 << 20},
+              "how long a response is stored, in minutes (default 60)");
+}
+
+void declare(OptionSet& options, ServeArguments& a) {
+  declare_model_options(options, a.model);
+  declare_access(options, a);
+  declare_limits(options, a);
+  options.flag("--image-urls", a.image_urls, "read images by http(s) address, from public addresses only");
+  options.add("--cors-origin", a.cors_origins,
+              "pages of this origin (https://...) may use the service; may repeat (default none)");
+  options.add("--otlp-endpoint", a.otlp_endpoint, "collector that takes spans by OTLP/HTTP, http://127.0.0.1:4318");
+  declare_store(options, a);
+  options.add("--drain-seconds", a.drain_s, {0, 86'400},
+              "how long running requests may go on after SIGTERM (default 60)");
   options.choice("--log", a.log, {"human", "json"}, "form of the log lines on stderr (default human)");
   options.flag("--no-console", a.no_console, "do not serve the web console");
 }
@@ -312,7 +321,7 @@ Command serve_command() {
           .declare = [arguments](OptionSet& options) { declare(options, *arguments); },
           .run =
               [arguments] {
-                if (const Status status = check_ranges(*arguments); !status.ok()) {
+                if (const Status status = check_options(*arguments); !status.ok()) {
                   fmt::print(stderr, "deepinfer serve: {}\n", status.message());
                   return 2;
                 }

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <string>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "tokenizer/tokenizer.h"
 #include "tools/command.h"
@@ -61,7 +61,7 @@ Status tokenize(const TokenizeArguments& arguments) {
     answer_json_lines([&](const Json& request, Json& out) { return answer(*tokenizer, request, out); });
     return {};
   }
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  ASSIGN_OR_RETURN(const std::string text, read_file("-"));
   std::cout << to_json(json_of(tokenizer->encode(text))) << '\n' << std::flush;
   return {};
 }
