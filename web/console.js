@@ -87,6 +87,7 @@ class AnswerView {
     this.figures = element("div", "figures", "…");
     this.item.append(element("div", "who", "Model"), this.fold, this.words, this.calls, this.tokens, this.figures);
     $("turns").append(this.item);
+    $("turns").scrollTop = $("turns").scrollHeight;  // the reader asked for it; from here on keepingPlace()
     this.callViews = [];
   }
   // Follows the end only when the reader is there.

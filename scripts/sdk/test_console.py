@@ -91,6 +91,17 @@ def test_send_think_retry(page):
     assert finished(page).locator(".words").text_content() == "12 + 7 = 19"
 
 
+def test_a_long_chat_follows_its_newest_answer(page):
+    settings(page, temperature="0", thinking="off", max_tokens="20")
+    for count in range(1, 7):
+        ask(page, "What is 12 + 7?")
+        finished(page, count)
+    page.click("#retry")
+    figures = finished(page, 6).locator(".figures").bounding_box()
+    room = page.locator("#turns").bounding_box()
+    assert figures["y"] + figures["height"] <= room["y"] + room["height"] + 1
+
+
 def test_model_text_is_never_markup(page):
     settings(page, temperature="0", thinking="off", logprobs=True)
     ask(page, "<img src=x onerror=alert(1)><b>What is 12 + 7?</b>")

@@ -76,8 +76,17 @@ class Decoder {
     ThinkingWish wish;
     if (const Json* thinking = member(request_, "thinking"))
       wish.enabled = thinking->find("type")->as_string() != "disabled";
-    wish.effort = request_.find("reasoning_effort");
+    wish.effort = member(request_, "reasoning_effort");
+    if (const Json* kwargs = options_.recipe_compatible ? nullptr : member(request_, "chat_template_kwargs"))
+      take_template_arguments(*kwargs, wish);
     apply_thinking(wish, options_, chat_.conversation);
+  }
+
+  // What vLLM's and SGLang's clients hand to a template; the protocol's own fields win.
+  static void take_template_arguments(const Json& kwargs, ThinkingWish& wish) {
+    for (const char* name : {"thinking", "enable_thinking"})
+      if (const Json* thinks = member(kwargs, name); thinks && !wish.enabled) wish.enabled = thinks->as_bool();
+    if (!wish.effort) wish.effort = member(kwargs, "reasoning_effort");
   }
 
   // ---- messages
@@ -92,7 +101,7 @@ class Decoder {
     for (size_t i = 0; i < messages.size(); ++i) {
       const std::string& role = messages[i].find("role")->as_string();
       if (role != "tool") REFUSE_IF(refuse_unanswered(i));
-      if (role == "system") REFUSE_IF(read_system(messages[i], i));
+      if (role == "system" || role == "developer") REFUSE_IF(read_system(messages[i], i));
       else if (role == "user") REFUSE_IF(read_user(messages[i], i));
       else if (role == "assistant") REFUSE_IF(read_assistant(messages[i], i));
       else if (role == "tool") REFUSE_IF(read_tool_result(messages[i], i));
@@ -319,7 +328,7 @@ class Decoder {
     REFUSE_IF(read_structured_output(request_, options_.limits, chat_));
     const Json* parallel = member(request_, "parallel_tool_calls");
     inference.one_call = parallel && !parallel->as_bool();
-    if (const auto value = unsigned_member(request_, "top_k")) inference.top_k = static_cast<uint32_t>(*value);
+    REFUSE_IF(read_top_k(request_, inference));
     inference.min_p = float_member(request_, "min_p");
     if (inference.min_p && !(*inference.min_p >= 0 && *inference.min_p <= 1))
       return refuse("Invalid min_p value, the valid range of min_p is [0, 1]", "min_p");

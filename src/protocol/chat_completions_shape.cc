@@ -42,12 +42,15 @@ Shape message(bool recipe_compatible) {
     user.push_back({"task", Shape::word({"action", "query", "authority", "domain", "title", "read_url"})});
     assistant.push_back({"wo_eos", Shape::boolean()});
   }
-  return Shape::tagged("role",
-                       {{"system", {{"content", content(), kRequired}, {"name", Shape::text()}}},
-                        {"user", user},
-                        {"assistant", assistant},
-                        {"tool", {{"content", content(), kRequired}, {"tool_call_id", Shape::text(), kRequired}}},
-                        {"latest_reminder", {{"content", Shape::text(), kRequired}}}});
+  const Fields system = {{"content", content(), kRequired}, {"name", Shape::text()}};
+  std::vector<Shape::Variant> roles = {
+      {"system", system},
+      {"user", user},
+      {"assistant", assistant},
+      {"tool", {{"content", content(), kRequired}, {"tool_call_id", Shape::text(), kRequired}}},
+      {"latest_reminder", {{"content", Shape::text(), kRequired}}}};
+  if (!recipe_compatible) roles.push_back({"developer", system});
+  return Shape::tagged("role", std::move(roles));
 }
 
 Shape response_format() {
@@ -77,7 +80,7 @@ Shape tool_choice() {
 Fields beyond_recipe() {
   const Shape u32 = Shape::unsigned_up_to(UINT32_MAX);
   Fields fields = {{"max_completion_tokens", u32},
-                   {"top_k", u32},
+                   {"top_k", Shape::signed_integer()},
                    {"min_p", Shape::number()},
                    {"repetition_penalty", Shape::number()},
                    {"logit_bias", Shape::map(Shape::number())},
@@ -85,7 +88,10 @@ Fields beyond_recipe() {
                    {"ignore_eos", Shape::boolean()},
                    {"bad_words", Shape::list(Shape::text())},
                    {"logprobs_mode", Shape::word({"raw_logprobs", "processed_logprobs"})},
-                   {"stop_token_ids", Shape::list(Shape::unsigned_up_to(INT32_MAX))}};
+                   {"stop_token_ids", Shape::list(Shape::unsigned_up_to(INT32_MAX))},
+                   {"chat_template_kwargs", Shape::record({{"thinking", Shape::boolean()},
+                                                           {"enable_thinking", Shape::boolean()},
+                                                           {"reasoning_effort", Shape::word(effort_words())}})}};
   for (Field& field : structured_output_fields()) fields.push_back(std::move(field));
   return fields;
 }

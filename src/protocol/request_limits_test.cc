@@ -173,6 +173,40 @@ TEST(BeyondRecipe, EffortAsANumber) {
   expect_refused(decode("chat", chat(R"("reasoning_effort":40)"), recipe), "reasoning_effort");
 }
 
+TEST(BeyondRecipe, TopKSaysAllAsVllmsClientsDo) {
+  for (const auto& [value, effect] : {std::pair("-1", 0u), std::pair("0", 0u), std::pair("40", 40u)})
+    EXPECT_EQ(decode("chat", chat(fmt::format(R"("top_k":{})", value))).request.chat.inference.top_k, effect);
+  for (const char* value : {"-2", "2147483648", "1e30"})
+    expect_refused(decode("chat", chat(fmt::format(R"("top_k":{})", value))), "top_k");
+}
+
+TEST(BeyondRecipe, TemplateArgumentsSayWhetherToThink) {
+  const auto thinks = [](const std::string& members) {
+    return decode("chat", chat(members)).request.chat.conversation;
+  };
+  for (const char* name : {"thinking", "enable_thinking"}) {
+    EXPECT_FALSE(thinks(fmt::format(R"("chat_template_kwargs":{{"{}":false}})", name)).thinking);
+    EXPECT_TRUE(thinks(fmt::format(R"("chat_template_kwargs":{{"{}":true,"other":[]}})", name)).thinking);
+  }
+  EXPECT_EQ(thinks(R"("chat_template_kwargs":{"thinking":true,"reasoning_effort":"max"})").effort,
+            ReasoningEffort::kMax);
+  EXPECT_TRUE(thinks(R"("thinking":{"type":"enabled"},"chat_template_kwargs":{"thinking":false})").thinking);
+  EXPECT_EQ(thinks(R"("reasoning_effort":"low","chat_template_kwargs":{"reasoning_effort":"max"})").effort,
+            ReasoningEffort::kLow);
+  expect_refused(decode("chat", chat(R"("chat_template_kwargs":{"thinking":"no"})")), "chat_template_kwargs.thinking");
+}
+
+TEST(BeyondRecipe, ADeveloperSpeaksAsTheSystem) {
+  const std::string rest = R"(","content":"Be brief."},{"role":"user","content":"Hi"}])";
+  const Outcome ours = decode("chat", chat("", R"([{"role":"developer)" + rest));
+  ASSERT_FALSE(ours.refusal) << ours.refusal->message;
+  EXPECT_EQ(ours.request.chat.conversation.messages.at(0).role, Role::kSystem);
+  EXPECT_EQ(ours.request.chat.conversation.messages.at(0).content.text, "Be brief.");
+  DecodeOptions recipe;
+  recipe.recipe_compatible = true;
+  expect_refused(decode("chat", chat("", R"([{"role":"developer)" + rest), recipe), "messages[0].role");
+}
+
 TEST(BeyondRecipe, OutputsMayAnswerCallsOfAnEarlierResponse) {
   const std::string body =
       R"({"model":"DeepSeek-V4.1-Flash","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"c","output":"r"}]})";

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "protocol/request_body.h"
+
 namespace deepinfer {
 
 namespace {
@@ -70,6 +72,16 @@ Refusal settle_sampling(const SamplingWish& wish, const DecodeOptions& options, 
   inference.n = static_cast<uint32_t>(wish.n.value_or(1));
   inference.presence_penalty = wish.presence_penalty.value_or(0);
   inference.frequency_penalty = wish.frequency_penalty.value_or(0);
+  return {};
+}
+
+Refusal read_top_k(const Json& request, InferenceOptions& inference) {
+  const Json* value = member(request, "top_k");
+  if (!value) return {};
+  const int64_t top_k = value->as_int();
+  if (top_k < -1 || top_k > INT32_MAX)
+    return refuse(fmt::format("Invalid top_k value, the valid range of top_k is [-1, {}]", INT32_MAX), "top_k");
+  inference.top_k = static_cast<uint32_t>(std::max<int64_t>(top_k, 0));
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/json.h"
 #include "chat/chat_request.h"
 #include "protocol/decode_options.h"
 #include "protocol/request_error.h"
@@ -25,5 +26,8 @@ struct SamplingWish {
 // Needs the conversation's thinking mode and tools, and the version. `max_tokens_field` names the field in `param`.
 Refusal settle_sampling(const SamplingWish& wish, const DecodeOptions& options, const char* max_tokens_field,
                         ChatRequest& chat);
+
+// `top_k` of a request; vLLM's clients say "all" as -1.
+Refusal read_top_k(const Json& request, InferenceOptions& inference);
 
 }  // namespace deepinfer

@@ -50,7 +50,6 @@ Refusal check_unsupported(const Json& request) {
 }
 
 void read_beyond_openai(const Json& request, InferenceOptions& inference) {
-  if (const auto top_k = unsigned_member(request, "top_k")) inference.top_k = static_cast<uint32_t>(*top_k);
   inference.min_p = float_member(request, "min_p");
   inference.repetition_penalty = float_member(request, "repetition_penalty");
   inference.min_tokens = static_cast<uint32_t>(unsigned_member(request, "min_tokens").value_or(0));
@@ -236,7 +235,7 @@ Shape make_shape() {
       {"max_tokens", Shape::unsigned_up_to(kAny)},
       {"temperature", Shape::number()},
       {"top_p", Shape::number()},
-      {"top_k", Shape::unsigned_up_to(INT32_MAX)},
+      {"top_k", Shape::signed_integer()},
       {"min_p", Shape::number()},
       {"presence_penalty", Shape::number()},
       {"frequency_penalty", Shape::number()},
@@ -288,6 +287,7 @@ Refusal decode_text_completion(std::string_view body, const DecodeOptions& optio
   wish.top_logprobs = unsigned_member(request, "logprobs");
   wish.logprobs = wish.top_logprobs.has_value();
   REFUSE_IF(settle_sampling(wish, options, "max_tokens", chat));
+  REFUSE_IF(read_top_k(request, chat.inference));
   read_beyond_openai(request, chat.inference);
   REFUSE_IF(read_structured_output(request, options.limits, chat));
   chat.parsing.keep_leading_newlines = true;
