@@ -225,8 +225,12 @@ Status expect(const Section& section, const char* name, const Json& wanted) {
 // ---- the parts
 
 Status read_score(const Section& section, ModelConfig& config) {
-  if (const Json* norm = section.object.find("norm_topk_prob"); norm && norm->is_bool())
+  if (const Json* norm = section.object.find("norm_topk_prob"); norm && !norm->is_null()) {
+    if (!norm->is_bool())
+      return invalid_argument(section.full_name("norm_topk_prob", "norm_topk_prob") + " is " + show(*norm) +
+                              ", expected true or false");
     config.normalize_scores = norm->as_bool();
+  }
   const Json* name = section.find("scoring_func", "score_func");
   if (!name) return {};
   for (const ScoreFunction score : {ScoreFunction::kSqrtSoftplus, ScoreFunction::kSigmoid, ScoreFunction::kSoftmax}) {
@@ -300,6 +304,8 @@ Status read_text(const Section& text, ModelConfig& config) {
   TRY(expect(text, "hidden_act", "silu"));
   TRY(expect(text, "num_key_value_heads", 1));
   TRY(expect(text, "n_shared_experts", 1));
+  TRY(expect(text, "attention_bias", false));
+  TRY(expect(text, "tie_word_embeddings", false));
   return expect(text, "topk_method", "noaux_tc");
 }
 

@@ -53,6 +53,9 @@ TEST(ModelConfig, RefusesFormatsItDoesNotKnow) {
   EXPECT_SAYS(refusal_of("scoring_func", "gumbel"), "scoring_func is \"gumbel\"");
   EXPECT_SAYS(refusal_of("hidden_act", "gelu"), "hidden_act is \"gelu\"");
   EXPECT_SAYS(refusal_of("num_key_value_heads", 8), "num_key_value_heads is 8");
+  EXPECT_SAYS(refusal_of("attention_bias", true), "attention_bias is true");
+  EXPECT_SAYS(refusal_of("tie_word_embeddings", true), "tie_word_embeddings is true");
+  EXPECT_SAYS(refusal_of("norm_topk_prob", "yes"), "norm_topk_prob is \"yes\"");
   EXPECT_SAYS(refusal_of("expert_dtype", "fp8", "quantization_config"), "expert_dtype is \"fp8\"");
   EXPECT_SAYS(refusal_of("weight_block_size", list({128, 128}), "quantization_config"),
               "weight_block_size is [128,128]");

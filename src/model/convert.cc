@@ -294,7 +294,8 @@ Status compare_checkpoints(const Checkpoint& a, const Checkpoint& b, ThreadPool&
     std::span<const uint8_t> expected = b.bytes(*other);
     TRY(each_piece(a, tensor, row, stored_layout(*other, row), pool, [&](std::span<const uint8_t> piece) -> Status {
       if (std::memcmp(piece.data(), expected.data(), piece.size()) != 0)
-        return corruption("tensor " + row.name + " has other values in " + b.folder() + " than in " + a.folder());
+        return corruption("tensor " + row.name + " has other values in " + b.folder() + " than in " + a.folder() +
+                          ": remove the folder that was written and convert again");
       expected = expected.subspan(piece.size());
       bytes_done += piece.size();
       return progress(bytes_done) ? Status() : stopped();
