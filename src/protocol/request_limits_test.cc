@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 
 #include "base/json.h"
 #include "protocol/codec.h"
@@ -171,6 +172,26 @@ TEST(BeyondRecipe, EffortAsANumber) {
   DecodeOptions recipe;
   recipe.recipe_compatible = true;
   expect_refused(decode("chat", chat(R"("reasoning_effort":40)"), recipe), "reasoning_effort");
+}
+
+TEST(BeyondRecipe, FormsHaveTheNamesOfSGLangAndLlamaCppToo) {
+  using Kind = OutputConstraint::Kind;
+  const auto constraint = [](const std::string& members) {
+    return decode("chat", chat(members)).request.chat.inference.constraint;
+  };
+  for (const auto& [members, kind, source] :
+       {std::tuple(R"("json_schema":{"type":"null"})", Kind::kJson, R"({"type":"null"})"),
+        std::tuple(R"("json_schema":"{\"type\":\"null\"}")", Kind::kJson, R"({"type":"null"})"),
+        std::tuple(R"("regex":"[0-9]")", Kind::kRegex, "[0-9]"),
+        std::tuple(R"("ebnf":"root ::= \"a\"")", Kind::kEbnf, R"(root ::= "a")"),
+        std::tuple(R"("grammar":"root ::= \"a\"")", Kind::kEbnf, R"(root ::= "a")")}) {
+    ASSERT_TRUE(constraint(members)) << members;
+    EXPECT_EQ(constraint(members)->kind, kind) << members;
+    EXPECT_EQ(constraint(members)->schema, source) << members;
+  }
+  EXPECT_FALSE(constraint(R"("grammar":"")"));
+  expect_refused(decode("chat", chat(R"("regex":"a","guided_regex":"a")")), "regex");
+  expect_refused(decode("chat", chat(R"("ebnf":5)")), "ebnf");
 }
 
 TEST(BeyondRecipe, TopKSaysAllAsVllmsClientsDo) {

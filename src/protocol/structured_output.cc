@@ -33,6 +33,10 @@ constexpr Source kSources[] = {{"json", "guided_json", Kind::kJson},
                                {"grammar", "guided_grammar", Kind::kEbnf},
                                {"json_object", "guided_json_object", Kind::kJson}};
 
+// What SGLang's and llama.cpp's clients call the same, at the top level.
+constexpr std::pair<const char*, const Source*> kElsewhere[] = {
+    {"json_schema", &kSources[0]}, {"regex", &kSources[1]}, {"ebnf", &kSources[3]}, {"grammar", &kSources[3]}};
+
 Shape shape_of(const Source& source) {
   if (source.kind == Kind::kChoice) return Shape::list(Shape::text());
   if (source.kind != Kind::kJson) return Shape::text();
@@ -85,6 +89,7 @@ std::vector<Shape::Field> structured_output_fields() {
     fields.push_back({source.guided, shape_of(source)});
     inner.push_back({source.name, shape_of(source)});
   }
+  for (const auto& [name, source] : kElsewhere) fields.push_back({name, shape_of(*source)});
   for (const char* name : {"whitespace_pattern", "structural_tag"}) inner.push_back({name, Shape::any()});
   for (const char* name : {"disable_any_whitespace", "disable_fallback", "disable_additional_properties"})
     inner.push_back({name, Shape::boolean()});
@@ -98,6 +103,11 @@ Refusal read_structured_output(Json& request, const RequestLimits& limits, ChatR
   std::vector<Wish> wishes;
   for (const Source& source : kSources)
     if (Json* value = member(request, source.guided)) REFUSE_IF(read_wish(*value, source, source.guided, wishes));
+  for (const auto& [name, source] : kElsewhere) {
+    Json* value = member(request, name);
+    const bool is_none = value && value->is_string() && value->as_string().empty();  // llama.cpp's default
+    if (value && !is_none) REFUSE_IF(read_wish(*value, *source, name, wishes));
+  }
   if (member(request, "guided_whitespace_pattern")) return refuse_part("guided_whitespace_pattern");
   InferenceOptions& inference = chat.inference;
   if (Json* outputs = member(request, "structured_outputs")) {

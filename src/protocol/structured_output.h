@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The fields by which vLLM's clients ask for a form of the answer: structured_outputs, and the older guided_json,
-// guided_regex, guided_choice, guided_grammar. They constrain the tokens and add nothing to the prompt. An extension of
-// Chat Completions and plain completions; the original ignores them.
+// guided_regex, guided_choice, guided_grammar; and SGLang's and llama.cpp's json_schema, regex, ebnf, grammar. They
+// constrain the tokens and add nothing to the prompt. An extension of Chat Completions and plain completions; the
+// original ignores them.
 #pragma once
 
 #include <vector>
