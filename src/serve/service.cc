@@ -244,7 +244,10 @@ Refusal Service::authorize(const HttpRequest& request, bool open, std::shared_pt
   const std::shared_ptr<const ApiKeys> keys = std::atomic_load(&keys_);
   if (keys->empty()) {
     if (!is_foreign_page(request)) return {};
-    return request_error(403, "Without API keys this service answers only pages and programs of this machine.");
+    return request_error(403,
+                         "Without API keys this service answers only pages and programs of this machine, by an address "
+                         "of this machine. For others start it with --api-keys FILE, for a page of another origin with "
+                         "--cors-origin ORIGIN.");
   }
   const ApiKey* found = keys->find(presented_key(request));
   if (found) key = std::shared_ptr<const ApiKey>(keys, found);

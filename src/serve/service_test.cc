@@ -232,7 +232,9 @@ TEST(ServiceTest, PagesFromElsewhereAreRefusedWithoutKeys) {
   HttpClient client = client_of(service);
   ASSERT_TRUE(client.send("GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n\r\n").ok());
   EXPECT_EQ(client.receive().value().status, 403);
-  EXPECT_EQ(post(service, "/v1/chat/completions", chat_body(), "Origin: https://evil.example\r\n").status, 403);
+  const auto refused = post(service, "/v1/chat/completions", chat_body(), "Origin: https://evil.example\r\n");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_NE(refused.body.find("--cors-origin"), std::string::npos) << refused.body;
   EXPECT_EQ(post(service, "/v1/chat/completions", chat_body(), "Origin: http://localhost\r\n").status, 200);
 }
 
