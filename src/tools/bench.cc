@@ -29,7 +29,22 @@ void list_benches() {
   for (const BenchTarget* target = kBenchTargetTable; target->name; ++target) fmt::print("{}\n", target->name);
 }
 
-Status run_bench(BenchArguments& arguments) {
+const BenchTarget* find_bench(const std::string& name) {
+  for (const BenchTarget* target = kBenchTargetTable; target->name; ++target)
+    if (name == target->name) return target;
+  return nullptr;
+}
+
+// The exit status.
+int refuse_name(const std::string& name) {
+  std::vector<std::string> names;
+  for (const BenchTarget* target = kBenchTargetTable; target->name; ++target) names.emplace_back(target->name);
+  fmt::print(stderr, "deepinfer bench: no bench named '{}'{}; 'deepinfer bench list' names them\n", name,
+             did_you_mean(name, names));
+  return 2;
+}
+
+Status run_bench(const BenchTarget& target, BenchArguments& arguments) {
   for (const std::string& setting : arguments.settings) {
     const size_t at = setting.find('=');
     if (at == std::string::npos) return invalid_argument(fmt::format("--set {}: expected KEY=VALUE", setting));
@@ -37,20 +52,13 @@ Status run_bench(BenchArguments& arguments) {
   }
   if (arguments.predict) arguments.options.extra.insert_or_assign("predict", std::string(1, '1'));
   arguments.options.num_threads = static_cast<int>(arguments.num_threads);
-  std::vector<std::string> names;
-  for (const BenchTarget* target = kBenchTargetTable; target->name; ++target) {
-    names.emplace_back(target->name);
-    if (arguments.name != target->name) continue;
-    const std::string note =
-        fmt::format("commit {} | {} | {} threads", DEEPINFER_COMMIT, describe_cpu(), arguments.num_threads);
-    if (!arguments.csv_path.empty()) TRY(BenchReport::check_csv(arguments.csv_path));
-    fmt::print("# {} | {}\n", arguments.name, note);
-    BenchReport report;
-    TRY(target->run(arguments.options, report));
-    return arguments.csv_path.empty() ? Status() : report.write_csv(arguments.csv_path, arguments.name, note);
-  }
-  return invalid_argument(fmt::format("no bench named '{}'{}; 'deepinfer bench list' names them", arguments.name,
-                                      did_you_mean(arguments.name, names)));
+  const std::string note =
+      fmt::format("commit {} | {} | {} threads", DEEPINFER_COMMIT, describe_cpu(), arguments.num_threads);
+  if (!arguments.csv_path.empty()) TRY(BenchReport::check_csv(arguments.csv_path));
+  fmt::print("# {} | {}\n", arguments.name, note);
+  BenchReport report;
+  TRY(target.run(arguments.options, report));
+  return arguments.csv_path.empty() ? Status() : report.write_csv(arguments.csv_path, arguments.name, note);
 }
 
 }  // namespace
@@ -74,9 +82,9 @@ Command bench_command() {
               },
           .run =
               [arguments] {
-                if (arguments->name != "list") return exit_status(run_bench(*arguments));
-                list_benches();
-                return 0;
+                if (arguments->name == "list") return list_benches(), 0;
+                const BenchTarget* target = find_bench(arguments->name);
+                return target ? exit_status(run_bench(*target, *arguments)) : refuse_name(arguments->name);
               }};
 }
 

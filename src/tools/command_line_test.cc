@@ -9,6 +9,9 @@
 #include "tools/command.h"
 
 namespace deepinfer {
+
+Command store_command();
+
 namespace {
 
 // One command with an option of each kind, and what it was run with.
@@ -103,6 +106,28 @@ TEST(CommandLine, UnknownCommandsAndOptionsAreWrongUsage) {
   EXPECT_EQ(probe.run({"--cuont", "1"}), 2);
   EXPECT_EQ(probe.run({"extra"}), 2);
   EXPECT_EQ(probe.run({"--count", "1", "--count", "2"}), 2);
+}
+
+int run_store(std::vector<std::string> words, std::string& message) {
+  words.insert(words.begin(), {"deepinfer", "store"});
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  testing::internal::CaptureStderr();
+  const int status = run_command_line(static_cast<int>(argv.size()), argv.data(), {store_command()});
+  message = testing::internal::GetCapturedStderr();
+  return status;
+}
+
+TEST(CommandLine, StoreSaysWhichActionsAndBlocksThereAre) {
+  std::string message;
+  EXPECT_EQ(run_store({"delete"}, message), 2);
+  EXPECT_NE(message.find("forget"), std::string::npos) << message;
+  const std::string folder = testing::TempDir() + "command_line_test_store", ids = folder + ".json";
+  std::string list = "[0";
+  for (int i = 1; i < 256; ++i) list += "," + std::to_string(i);
+  std::ofstream(ids) << list << "]";
+  EXPECT_EQ(run_store({"put", "--path", folder, "--ids", ids, "--payload", ids, "--first-block", "2"}, message), 1);
+  EXPECT_NE(message.find("--first-block 2: the ids make 2 blocks"), std::string::npos) << message;
 }
 
 }  // namespace

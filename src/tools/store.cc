@@ -104,12 +104,15 @@ Result<Chain> chain_of(const StoreArguments& a, const BlockStore& store) {
 
 Status put(const StoreArguments& a, BlockStore& store) {
   ASSIGN_OR_RETURN(const Chain chain, chain_of(a, store));
+  if (a.first_block >= static_cast<int64_t>(chain.keys.size()))
+    return invalid_argument(
+        fmt::format("--first-block {}: the ids make {} blocks, numbered from 0", a.first_block, chain.keys.size()));
   if (a.payload.empty()) return invalid_argument("expected --payload FILE with the bytes of the blocks");
   ASSIGN_OR_RETURN(const std::string payload, read_file(a.payload, size_t{16} << 30));
   const auto num_blocks = static_cast<int64_t>(chain.keys.size()) - a.first_block;
   const auto size = static_cast<int64_t>(payload.size());
-  const int64_t block_bytes = a.block_bytes > 0 ? a.block_bytes : num_blocks > 0 ? size / num_blocks : 0;
-  if (num_blocks < 1 || block_bytes < 1 || num_blocks * block_bytes != size)
+  const int64_t block_bytes = a.block_bytes > 0 ? a.block_bytes : size / num_blocks;
+  if (block_bytes < 1 || num_blocks * block_bytes != size)
     return invalid_argument(
         fmt::format("{}: {} bytes do not make {} blocks of {} bytes", a.payload, size, num_blocks, block_bytes));
   if (block_bytes > kBlockBytesMax)
@@ -371,19 +374,24 @@ Status serve(const StoreArguments& a, StopSignals& signals) {
   return {};
 }
 
-Status run(const StoreArguments& a) {
-  using Action = Status (*)(const StoreArguments&, BlockStore&);
+using Action = Status (*)(const StoreArguments&, BlockStore&);
+
+Status run_opened(const StoreArguments& a, Action action) {
+  install_interrupt_handler();
+  ASSIGN_OR_RETURN(const auto opened, open(a));
+  return action(a, *opened->store);
+}
+
+// The exit status.
+int run(const StoreArguments& a) {
   static constexpr std::pair<const char*, Action> kActions[] = {{"put", put},   {"get", get},     {"lookup", lookup},
                                                                 {"stat", stat}, {"scrub", scrub}, {"forget", forget},
                                                                 {"pin", pin},   {"unpin", pin},   {"bench", bench}};
-  if (a.action == "check") return check(a);
-  for (const auto& [name, action] : kActions) {
-    if (a.action != name) continue;
-    install_interrupt_handler();
-    ASSIGN_OR_RETURN(const auto opened, open(a));
-    return action(a, *opened->store);
-  }
-  return invalid_argument(fmt::format("expected {}, found \"{}\"", kActionNames, a.action));
+  if (a.action == "check") return exit_status(check(a));
+  for (const auto& [name, action] : kActions)
+    if (a.action == name) return exit_status(run_opened(a, action));
+  fmt::print(stderr, "deepinfer store: expected {}, found \"{}\"\n", kActionNames, a.action);
+  return 2;
 }
 
 void declare(OptionSet& options, StoreArguments& a) {
@@ -455,7 +463,7 @@ Command store_command() {
           [arguments] {
             arguments->target.direct = !arguments->no_direct;
             arguments->target.io_uring = !arguments->no_uring;
-            if (arguments->action != "serve") return exit_status(run(*arguments));
+            if (arguments->action != "serve") return run(*arguments);
             StopSignals signals;
             const Status status = serve(*arguments, signals);
             if (status.ok() && signals.signal() == 2) return 130;
