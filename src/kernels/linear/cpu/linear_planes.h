@@ -26,12 +26,24 @@ struct PlaneShape {
   int64_t row_steps() const { return plane_steps(in); }
 };
 
+// Weights that are needed after a panel, fetched into the second cache while it is multiplied: the machine's own
+// prefetching has lost them by then. `num_runs` runs of one line for eight steps of the panel, `row_runs` of them side
+// by side, then `stride` bytes on. Addresses may lie behind the weights: nothing but a prefetch uses them.
+struct AheadLines {
+  const uint8_t *here, *next;  // here: what is in a cache already
+  int64_t stride, row_runs, num_runs;
+  const uint8_t* run(int64_t i, int64_t steps) const {
+    return i < num_runs ? next + i / row_runs * stride + i % row_runs * (steps / 8) * 64 : here;
+  }
+};
+
 // Turned weights of a panel: planes stand together in eights (FP4), fours (FP8) or twos (bf16), 128 bytes a step.
 struct PlanePanel {
   const uint8_t* codes;   // step 0 of the panel, of the first planes
   int64_t part_bytes;     // from there to the same step of the next planes
   const float* scales;    // [block] (FP8), [block, kPlaneOut] (FP4)
   bool has_bytes_behind;  // four bytes behind the codes may be read
+  AheadLines ahead;
 };
 
 // Working memory for panels of up to `columns` columns (a multiple of 32), each part aligned to 64.
@@ -40,10 +52,10 @@ struct PanelMemory {
   float* scales;   // [columns]
   float* plane;    // [2 * columns]
 };
-// Columns of a panel for rows of `in`: a multiple of 128, as even as can be. Of 2,048 the turned codes take up to 128
-// KiB.
+// Columns of a panel for rows of `in`: a multiple of 128, as even as can be. Of 1,280 FP4 codes,
+// scales and a plane stay in the first cache.
 constexpr int64_t plane_columns(int64_t in) {
-  const int64_t num_panels = (in + 2047) / 2048;
+  const int64_t num_panels = (in + 1279) / 1280;
   return ((in + num_panels - 1) / num_panels + 127) / 128 * 128;
 }
 

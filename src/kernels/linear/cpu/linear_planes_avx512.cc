@@ -71,6 +71,16 @@ inline __m512 e8m0_floats(__m512i codes) {
 
 constexpr int64_t kStepBytes = 128;
 
+// The weights after a panel of `shape`, for a tile of which `rows` stand `stride` bytes apart, each with the columns in
+// one stretch: the panel's begin at `codes` and take `bytes` of each row. Next are those behind them or, after the last
+// columns, the first of the next outputs.
+AheadLines lines_ahead(const uint8_t* codes, int64_t rows, int64_t stride, int64_t bytes, const PlaneShape& shape) {
+  const int64_t row_runs = bytes / (64 * (shape.steps() / 8 + (shape.steps() < 8)));
+  const bool last = shape.k_begin + shape.k_size >= shape.in;
+  const uint8_t* next = last ? codes + rows * stride - shape.k_begin * bytes / shape.k_size : codes + bytes;
+  return {codes, next, stride, row_runs, row_runs * rows};
+}
+
 void widen_scales_fp8(const uint8_t* scales, const PlaneShape& shape, float* out) {
   for (int64_t b = 0; b < shape.steps() / 2; ++b)
     out[b] = _mm512_cvtss_f32(e8m0_floats(_mm512_set1_epi32(scales[shape.k_begin / 32 + b])));
@@ -94,7 +104,8 @@ PlanePanel turn_fp8(const uint8_t* codes, const uint8_t* scales, const PlaneShap
     }
   }
   widen_scales_fp8(scales, shape, memory.scales);
-  return {memory.codes, steps * kStepBytes, memory.scales, true};
+  return {memory.codes, steps * kStepBytes, memory.scales, true,
+          lines_ahead(codes + shape.k_begin, kPlaneOut, shape.in, shape.k_size, shape)};
 }
 
 PlanePanel turn_fp4(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, const PanelMemory& memory) {
@@ -115,7 +126,8 @@ PlanePanel turn_fp4(const uint8_t* codes, const uint8_t* scales, const PlaneShap
     _mm512_storeu_ps(memory.scales + b * kPlaneOut, e8m0_floats(_mm512_load_si512(codes_of_scales)));
     _mm512_storeu_ps(memory.scales + b * kPlaneOut + 16, e8m0_floats(_mm512_load_si512(codes_of_scales + 16)));
   }
-  return {memory.codes, steps * kStepBytes, memory.scales, true};
+  return {memory.codes, steps * kStepBytes, memory.scales, true,
+          lines_ahead(codes + shape.k_begin / 2, kPlaneOut, in / 2, shape.k_size / 2, shape)};
 }
 
 // Line [l / 2, k, half]: columns of two planes of sixteen outputs.
@@ -131,13 +143,21 @@ PlanePanel turn_bf16(const uint16_t* values, const PlaneShape& shape, const Pane
         _mm512_storeu_si512(memory.codes + (d % 8 * steps + c / 16 + d / 8) * kStepBytes + first * 4, z[d]);
     }
   }
-  return {memory.codes, steps * kStepBytes, memory.scales, true};
+  return {memory.codes, steps * kStepBytes, memory.scales, true,
+          lines_ahead(bytes, kPlaneOut, 2 * shape.in, 2 * shape.k_size, shape)};
 }
 
+PlanePanel opened(const uint8_t* codes, int64_t parts, const PlaneShape& shape, bool is_last,
+                  const PanelMemory& memory) {
+  const uint8_t* from = codes + shape.k_begin / kPlanes * kStepBytes;
+  const int64_t part_bytes = shape.row_steps() * kStepBytes;
+  return {from, part_bytes, memory.scales, !is_last,
+          lines_ahead(from, parts, part_bytes, shape.steps() * kStepBytes, shape)};
+}
 PlanePanel open_fp8(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, bool is_last,
                     const PanelMemory& memory) {
   widen_scales_fp8(scales, shape, memory.scales);
-  return {codes + shape.k_begin / kPlanes * kStepBytes, shape.row_steps() * kStepBytes, memory.scales, !is_last};
+  return opened(codes, 4, shape, is_last, memory);
 }
 PlanePanel open_fp4(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, bool is_last,
                     const PanelMemory& memory) {
@@ -145,46 +165,60 @@ PlanePanel open_fp4(const uint8_t* codes, const uint8_t* scales, const PlaneShap
   for (int64_t i = 0; i < shape.k_size; i += 16)
     _mm512_storeu_ps(memory.scales + i,
                      e8m0_floats(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)))));
-  return {codes + shape.k_begin / kPlanes * kStepBytes, shape.row_steps() * kStepBytes, memory.scales, !is_last};
+  return opened(codes, 2, shape, is_last, memory);
 }
 
 // Weights of a step in plane l + p of those that stand together: 32 outputs. The codes of
 // the step begin at `codes`; begin() is called once for the planes of a panel from l on.
 struct E2m1Block {
   static constexpr int kTogether = 8, kScales = kPlaneOut;
+  struct Scale {
+    __m512 halves[2];
+  };
+  [[gnu::always_inline]] static Scale load_scale(const float* scales) {
+    return {{_mm512_loadu_ps(scales), _mm512_loadu_ps(scales + 16)}};
+  }
   // Codes are looked up by the low four bits of a word. Reading from a later byte on brings its codes there without a
   // shift, and reads up to three bytes behind the line.
   static const uint8_t* begin(const uint8_t* codes, int64_t l) { return codes + l % kTogether / 2; }
   template <bool kOdd>
-  [[gnu::always_inline]] static void load(const uint8_t* codes, const float* scales, int p, __m512 (&w)[2]) {
+  [[gnu::always_inline]] static void load(const uint8_t* codes, const Scale& scale, int p, __m512 (&w)[2]) {
     const __m512 table =
         _mm512_setr_ps(0.f, .5f, 1.f, 1.5f, 2.f, 3.f, 4.f, 6.f, -0.f, -.5f, -1.f, -1.5f, -2.f, -3.f, -4.f, -6.f);
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       __m512i words = _mm512_loadu_si512(codes + 64 * half + p / 2);
       if ((p % 2 == 1) != kOdd) words = _mm512_srli_epi32(words, 4);
-      w[half] = _mm512_mul_ps(_mm512_permutexvar_ps(words, table), _mm512_loadu_ps(scales + 16 * half));
+      w[half] = _mm512_mul_ps(_mm512_permutexvar_ps(words, table), scale.halves[half]);
     }
   }
 };
 template <bool kLargeScales>
 struct E4m3Block {
   static constexpr int kTogether = 4, kScales = 1;
+  struct Scale {
+    __m512 value;
+  };
+  // The codes come out times 2^-8; 2^8 times a large scale would overflow.
+  [[gnu::always_inline]] static Scale load_scale(const float* scales) {
+    return {_mm512_set1_ps(kLargeScales ? *scales : *scales * 256.f)};
+  }
   static const uint8_t* begin(const uint8_t* codes, int64_t l) { return codes + l % kTogether * kPlaneOut; }
   template <bool kOdd>
-  [[gnu::always_inline]] static void load(const uint8_t* codes, const float* scales, int p, __m512 (&w)[2]) {
-    const V16Pair values = load_e4m3_by_memory(codes + p * kPlaneOut);
-    // The codes come out times 2^-8; 2^8 times a large scale would overflow.
-    const __m512 scale = _mm512_set1_ps(kLargeScales ? *scales : *scales * 256.f), up = _mm512_set1_ps(256.f);
-    w[0] = _mm512_mul_ps(kLargeScales ? _mm512_mul_ps(values.first.v, up) : values.first.v, scale);
-    w[1] = _mm512_mul_ps(kLargeScales ? _mm512_mul_ps(values.second.v, up) : values.second.v, scale);
+  [[gnu::always_inline]] static void load(const uint8_t* codes, const Scale& scale, int p, __m512 (&w)[2]) {
+    const V16Pair values = load_e4m3(codes + p * kPlaneOut);
+    const __m512 up = _mm512_set1_ps(256.f);
+    w[0] = _mm512_mul_ps(kLargeScales ? _mm512_mul_ps(values.first.v, up) : values.first.v, scale.value);
+    w[1] = _mm512_mul_ps(kLargeScales ? _mm512_mul_ps(values.second.v, up) : values.second.v, scale.value);
   }
 };
 struct Bf16Block {
   static constexpr int kTogether = 2, kScales = 0;
+  struct Scale {};
+  static Scale load_scale(const float*) { return {}; }
   static const uint8_t* begin(const uint8_t* codes, int64_t) { return codes; }
   template <bool kOdd>
-  [[gnu::always_inline]] static void load(const uint8_t* codes, const float*, int p, __m512 (&w)[2]) {
+  [[gnu::always_inline]] static void load(const uint8_t* codes, const Scale&, int p, __m512 (&w)[2]) {
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
       const __m512i two = _mm512_loadu_si512(codes + 64 * half);
@@ -219,10 +253,11 @@ template <typename Block, bool kOdd>
 void unpack_steps(const PanelCodes& from, const float* scales, int64_t steps, float* out) {
   for (int64_t k = 0; k < steps; k += 2, scales += Block::kScales) {
     const uint8_t* codes = from.block(k, steps);
+    const typename Block::Scale scale = Block::load_scale(scales);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i, out += kPlaneOut) {
       __m512 w[2];
-      Block::template load<kOdd>(codes + i * kStepBytes, scales, 0, w);
+      Block::template load<kOdd>(codes + i * kStepBytes, scale, 0, w);
       _mm512_storeu_ps(out, w[0]);
       _mm512_storeu_ps(out + 16, w[1]);
     }
@@ -236,11 +271,34 @@ void unpack_plane(const PlanePanel& panel, int64_t l, int64_t steps, float* out)
   else unpack_steps<Block, false>(from, panel.scales, steps, out);
 }
 
-// One plane of kX rows. The rows after them are fetched meanwhile: a plane of a row is too short for the machine to
-// guess what follows.
+// What the next rows are, which are fetched meanwhile: a plane of a row is too short for the machine to guess what
+// follows.
+struct NextRows {
+  const float* const* x;
+  int64_t offset;
+  template <int kX>
+  void fetch(int64_t k, int i) const {  // a line is sixteen columns, so every other of eight steps has a row to fetch
+    _mm_prefetch(reinterpret_cast<const char*>(x[(k / 2 + i / 2) % kX] + offset + k), _MM_HINT_T0);
+  }
+};
+
+// One step of kX rows.
 template <int kX>
-void add_plane(const float* const* x, int64_t num_x, int64_t offset, const float* w, int64_t steps, bool first,
-               float* sums) {
+[[gnu::always_inline]] inline void add_step(const float* const (&xs)[kX], int64_t k, __m512 low, __m512 high,
+                                            __m512 (&acc)[kX][2]) {
+#pragma GCC unroll 8
+  for (int m = 0; m < kX; ++m) {
+    const __m512 value = _mm512_set1_ps(xs[m][k]);
+    acc[m][0] = _mm512_fmadd_ps(value, low, acc[m][0]);
+    acc[m][1] = _mm512_fmadd_ps(value, high, acc[m][1]);
+  }
+}
+
+// A plane of a panel by kX rows; `ahead`: lines of weights to be fetched, one for eight steps. Eight steps at a time:
+// with one, the machine never guesses where the loop ends.
+template <int kX>
+void add_plane(const float* const* x, const NextRows& next, const uint8_t* ahead, int64_t offset, const float* w,
+               int64_t steps, bool first, float* sums) {
   __m512 acc[kX][2];
   const float* xs[kX];
 #pragma GCC unroll 8
@@ -249,17 +307,16 @@ void add_plane(const float* const* x, int64_t num_x, int64_t offset, const float
     acc[m][0] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + m * kPlaneOut);
     acc[m][1] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + m * kPlaneOut + 16);
   }
-  for (int64_t k = 0; k < steps; ++k, w += kPlaneOut) {
-    const __m512 low = _mm512_loadu_ps(w), high = _mm512_loadu_ps(w + 16);
-    if (const int64_t next = kX + k % 16; k % 16 < kX && next < num_x)  // a line is sixteen columns
-      _mm_prefetch(reinterpret_cast<const char*>(x[next] + offset + k), _MM_HINT_T0);
+  int64_t k = 0;
+  for (; k + 8 <= steps; k += 8, ahead += 64) {
+    if (kX == kRowsAtOnce) _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T1);
 #pragma GCC unroll 8
-    for (int m = 0; m < kX; ++m) {
-      const __m512 value = _mm512_set1_ps(xs[m][k]);
-      acc[m][0] = _mm512_fmadd_ps(value, low, acc[m][0]);
-      acc[m][1] = _mm512_fmadd_ps(value, high, acc[m][1]);
+    for (int i = 0; i < 8; ++i, w += kPlaneOut) {
+      if (kX == kRowsAtOnce && i % 2) next.fetch<kX>(k, i);
+      add_step(xs, k + i, _mm512_loadu_ps(w), _mm512_loadu_ps(w + 16), acc);
     }
   }
+  for (; k < steps; ++k, w += kPlaneOut) add_step(xs, k, _mm512_loadu_ps(w), _mm512_loadu_ps(w + 16), acc);
 #pragma GCC unroll 8
   for (int m = 0; m < kX; ++m) {
     _mm512_storeu_ps(sums + m * kPlaneOut, acc[m][0]);
@@ -291,6 +348,7 @@ void add_few(const float* const* x, const PlanePanel& panel, const PlaneShape& s
   const float* scales = panel.scales;
   for (int64_t k = 0; k < steps; k += 2, scales += Block::kScales) {
     const uint8_t* codes = from.block(k, steps);
+    const typename Block::Scale scale = Block::load_scale(scales);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i, codes += kStepBytes) {
       if (kP > 1 || i == 0)  // into the second cache: the first would have too many lines under way
@@ -299,7 +357,7 @@ void add_few(const float* const* x, const PlanePanel& panel, const PlaneShape& s
 #pragma GCC unroll 8
       for (int p = 0; p < kP; ++p) {
         __m512 w[2];
-        Block::template load<kOdd>(codes, scales, p, w);
+        Block::template load<kOdd>(codes, scale, p, w);
 #pragma GCC unroll 8
         for (int m = 0; m < kX; ++m) {
           const __m512 value = _mm512_set1_ps(xs[m][p * row_steps + k + i]);
@@ -344,13 +402,17 @@ void multiply(const float* const* x, int64_t num_x, const PlanePanel& panel, con
   }
   const int64_t steps = shape.steps();
   const bool first = shape.k_begin == 0;
+  int64_t call = 0;
   for (int64_t l = 0; l < kPlanes; ++l, sums += num_x * kPlaneOut) {
     unpack_plane<Block>(panel, l, steps, plane);
     const int64_t offset = shape.k_begin / kPlanes + l * shape.row_steps();
     int64_t m = 0;
     const auto rows = [&]<int kX>(std::integral_constant<int, kX>) {
-      for (; m + kX <= num_x; m += kX)
-        add_plane<kX>(x + m, num_x - m, offset, plane, steps, first, sums + m * kPlaneOut);
+      for (; m + kX <= num_x; m += kX) {
+        const bool more = m + 2 * kX <= num_x;
+        const NextRows next{more ? x + m + kX : x, offset + (more || l == kPlanes - 1 ? 0 : shape.row_steps())};
+        add_plane<kX>(x + m, next, panel.ahead.run(call++, steps), offset, plane, steps, first, sums + m * kPlaneOut);
+      }
     };
     rows(std::integral_constant<int, kRowsAtOnce>());
     rows(std::integral_constant<int, 4>());
