@@ -25,45 +25,68 @@ void spread(const float* woven, int64_t begin, int64_t size, int64_t in, float* 
   }
 }
 
-// Sixteen rows of sixteen words -> sixteen columns.
-[[gnu::always_inline]] inline void transpose(__m512i (&z)[16]) {
-  __m512i pairs[16], fours[16];
-#pragma GCC unroll 8
-  for (int r = 0; r < 16; r += 2) {
-    pairs[r] = _mm512_unpacklo_epi32(z[r], z[r + 1]);
-    pairs[r + 1] = _mm512_unpackhi_epi32(z[r], z[r + 1]);
+// Sixteen rows of bytes, of which stretches of 64 are read; the last may be shorter: then zeros fill it up to
+// kBlockBytes, those of 32 columns. Of single bytes (FP8) those of four rows by four columns change places within
+// words.
+template <int kBlockBytes>
+class SixteenRows {
+ public:
+  // Rows from `first` on; the last of num_out stands again for those that are missing.
+  SixteenRows(const uint8_t* bytes, int64_t row_bytes, int64_t first, int64_t num_out) {
+    for (int64_t r = 0; r < 16; ++r) rows_[r] = bytes + (first + r < num_out ? first + r : num_out - 1) * row_bytes;
   }
+  // Calls column(d, words) with word d of all rows in a register, for the words of the stretch of `size` from byte
+  // `begin` on.
+  template <typename Function>
+  [[gnu::always_inline]] inline void each_word(int64_t begin, int64_t size, const Function& column) {
+    if (size >= 64) {
 #pragma GCC unroll 4
-  for (int r = 0; r < 16; r += 4) {  // quarter q of fours[r + j]: word 4 q + j of rows r to r + 3
-    fours[r] = _mm512_unpacklo_epi64(pairs[r], pairs[r + 2]);
-    fours[r + 1] = _mm512_unpackhi_epi64(pairs[r], pairs[r + 2]);
-    fours[r + 2] = _mm512_unpacklo_epi64(pairs[r + 1], pairs[r + 3]);
-    fours[r + 3] = _mm512_unpackhi_epi64(pairs[r + 1], pairs[r + 3]);
+      for (int d = 0; d < 16; d += 4) four_words(rows_, begin + 4 * d, d, column);
+      return;
+    }
+    alignas(64) uint8_t copy[16][64];
+    const uint8_t* copies[16];
+    for (int r = 0; r < 16; ++r) {
+      _mm512_store_si512(copy[r], _mm512_maskz_loadu_epi8((__mmask64{1} << size) - 1, rows_[r] + begin));
+      copies[r] = copy[r];
+    }
+    const int64_t num_words = (size + kBlockBytes - 1) / kBlockBytes * kBlockBytes / 4;
+    for (int d = 0; d < num_words; d += 4) four_words(copies, 4 * d, d, column);
   }
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    const __m512i low = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0x44),
-                  low_rest = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0x44),
-                  high = _mm512_shuffle_i32x4(fours[j], fours[4 + j], 0xEE),
-                  high_rest = _mm512_shuffle_i32x4(fours[8 + j], fours[12 + j], 0xEE);
-    z[j] = _mm512_shuffle_i32x4(low, low_rest, 0x88);
-    z[4 + j] = _mm512_shuffle_i32x4(low, low_rest, 0xDD);
-    z[8 + j] = _mm512_shuffle_i32x4(high, high_rest, 0x88);
-    z[12 + j] = _mm512_shuffle_i32x4(high, high_rest, 0xDD);
-  }
-}
 
-// Word d of sixteen rows, from output `first` on, in z[d]. At most 64 bytes of each row, the rest is zero.
-[[gnu::always_inline]] inline void load_columns(const uint8_t* bytes, int64_t row_bytes, int64_t size, int64_t first,
-                                                int64_t num_out, __m512i (&z)[16]) {
-  const __mmask64 mask = size >= 64 ? ~__mmask64{0} : (__mmask64{1} << size) - 1;
-#pragma GCC unroll 16
-  for (int r = 0; r < 16; ++r) {
-    const int64_t row = first + r < num_out ? first + r : num_out - 1;
-    z[r] = _mm512_maskz_loadu_epi8(mask, bytes + row * row_bytes);
+ private:
+  // Loads put four rows side by side, so that shuffles within quarters of registers are left: loads of quarters go to
+  // either port of the vectors, shuffles to one.
+  template <typename Function>
+  [[gnu::always_inline]] static inline void four_words(const uint8_t* const (&rows)[16], int64_t at, int d,
+                                                       const Function& column) {
+    __m512i z[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      const auto quarter = [&](int q) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[4 * q + r] + at));
+      };
+      z[r] = _mm512_inserti32x4(_mm512_castsi128_si512(quarter(0)), quarter(1), 1);
+      z[r] = _mm512_inserti32x4(_mm512_inserti32x4(z[r], quarter(2), 2), quarter(3), 3);
+    }
+    if constexpr (kBlockBytes == 32) {
+      const __m512i low = _mm512_unpacklo_epi8(z[0], z[1]), high = _mm512_unpackhi_epi8(z[0], z[1]),
+                    low_rest = _mm512_unpacklo_epi8(z[2], z[3]), high_rest = _mm512_unpackhi_epi8(z[2], z[3]);
+      column(d, _mm512_unpacklo_epi16(low, low_rest));
+      column(d + 1, _mm512_unpackhi_epi16(low, low_rest));
+      column(d + 2, _mm512_unpacklo_epi16(high, high_rest));
+      column(d + 3, _mm512_unpackhi_epi16(high, high_rest));
+      return;
+    }
+    const __m512i low = _mm512_unpacklo_epi32(z[0], z[1]), high = _mm512_unpackhi_epi32(z[0], z[1]),
+                  low_rest = _mm512_unpacklo_epi32(z[2], z[3]), high_rest = _mm512_unpackhi_epi32(z[2], z[3]);
+    column(d, _mm512_unpacklo_epi64(low, low_rest));
+    column(d + 1, _mm512_unpackhi_epi64(low, low_rest));
+    column(d + 2, _mm512_unpacklo_epi64(high, high_rest));
+    column(d + 3, _mm512_unpackhi_epi64(high, high_rest));
   }
-  transpose(z);
-}
+  const uint8_t* rows_[16];
+};
 
 inline __m512 e8m0_floats(__m512i codes) {
   return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_slli_epi32(codes, 23), _mm512_set1_epi32(0x00400000)));
@@ -87,44 +110,57 @@ void widen_scales_fp8(const uint8_t* scales, const PlaneShape& shape, float* out
 }
 
 PlanePanel turn_fp8(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, const PanelMemory& memory) {
-  const __m512i bytes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)),
-                order = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
   const int64_t steps = shape.steps();
+  SixteenRows<32> upper(codes + shape.k_begin, shape.in, 0, shape.num_out),
+      lower(codes + shape.k_begin, shape.in, 16, shape.num_out);
   for (int64_t c = 0; c < shape.k_size; c += 64) {
-    __m512i upper[16], lower[16];
-    load_columns(codes + shape.k_begin + c, shape.in, shape.k_size - c, 0, shape.num_out, upper);
-    load_columns(codes + shape.k_begin + c, shape.in, shape.k_size - c, 16, shape.num_out, lower);
-    const int64_t num_words = shape.k_size - c > 32 ? 16 : 8;
-    for (int64_t d = 0; d < num_words; ++d) {  // one column of four planes
-      const __m512i first = _mm512_shuffle_epi8(upper[d], bytes), last = _mm512_shuffle_epi8(lower[d], bytes);
+    __m512i first[16];  // one column of four planes a word
+    upper.each_word(c, shape.k_size - c, [&](int d, __m512i words) { first[d] = words; });
+    lower.each_word(c, shape.k_size - c, [&](int d, __m512i words) {
       uint8_t* to = memory.codes + (d % 4 * steps + c / 16 + d / 4) * kStepBytes;
-      _mm512_storeu_si512(to, _mm512_permutex2var_epi32(first, order, last));
+      _mm512_storeu_si512(to, _mm512_permutex2var_epi32(first[d], order, words));
       _mm512_storeu_si512(to + 64,
-                          _mm512_permutex2var_epi32(first, _mm512_add_epi32(order, _mm512_set1_epi32(2)), last));
-    }
+                          _mm512_permutex2var_epi32(first[d], _mm512_add_epi32(order, _mm512_set1_epi32(2)), words));
+    });
   }
   widen_scales_fp8(scales, shape, memory.scales);
   return {memory.codes, steps * kStepBytes, memory.scales, true,
           lines_ahead(codes + shape.k_begin, kPlaneOut, shape.in, shape.k_size, shape)};
 }
 
+// Scales of sixteen outputs from `first` on: [block, kPlaneOut] floats.
+void turn_scales(const uint8_t* scales, int64_t first, const PlaneShape& shape, float* out) {
+  const __m512i places = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(first)),
+                                          _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
+                last = _mm512_set1_epi32(static_cast<int>(shape.num_out - 1)),
+                offsets = _mm512_mullo_epi32(_mm512_min_epi32(places, last),
+                                             _mm512_set1_epi32(static_cast<int>(shape.in / 32)));
+  const int64_t num_blocks = shape.steps() / 2;
+  int64_t b = 0;
+  for (; b + 4 <= num_blocks; b += 4) {
+    __m512i four = _mm512_i32gather_epi32(offsets, scales + b, 1);
+    for (int i = 0; i < 4; ++i, four = _mm512_srli_epi32(four, 8))
+      _mm512_storeu_ps(out + (b + i) * kPlaneOut, e8m0_floats(_mm512_and_si512(four, _mm512_set1_epi32(255))));
+  }
+  alignas(64) int32_t places_in_rows[16];
+  _mm512_store_si512(places_in_rows, offsets);
+  for (; b < num_blocks; ++b) {
+    alignas(64) uint32_t one[16];
+    for (int r = 0; r < 16; ++r) one[r] = scales[places_in_rows[r] + b];
+    _mm512_storeu_ps(out + b * kPlaneOut, e8m0_floats(_mm512_load_si512(one)));
+  }
+}
+
 PlanePanel turn_fp4(const uint8_t* codes, const uint8_t* scales, const PlaneShape& shape, const PanelMemory& memory) {
   const int64_t steps = shape.steps(), in = shape.in;
   for (int64_t first = 0; first < kPlaneOut; first += 16) {
-    for (int64_t c = 0; c < shape.k_size; c += 128) {
-      __m512i z[16];
-      load_columns(codes + (shape.k_begin + c) / 2, in / 2, (shape.k_size - c) / 2, first, shape.num_out, z);
-      const int64_t num_words = shape.k_size - c < 128 ? (shape.k_size - c) / 8 : 16;
-      for (int64_t d = 0; d < num_words; ++d)
-        _mm512_storeu_si512(memory.codes + (d % 2 * steps + c / 16 + d / 2) * kStepBytes + first * 4, z[d]);
-    }
-  }
-  for (int64_t b = 0; b < steps / 2; ++b) {
-    alignas(64) uint32_t codes_of_scales[kPlaneOut];
-    for (int64_t o = 0; o < kPlaneOut; ++o)
-      codes_of_scales[o] = scales[(o < shape.num_out ? o : shape.num_out - 1) * (in / 32) + shape.k_begin / 32 + b];
-    _mm512_storeu_ps(memory.scales + b * kPlaneOut, e8m0_floats(_mm512_load_si512(codes_of_scales)));
-    _mm512_storeu_ps(memory.scales + b * kPlaneOut + 16, e8m0_floats(_mm512_load_si512(codes_of_scales + 16)));
+    SixteenRows<16> rows(codes + shape.k_begin / 2, in / 2, first, shape.num_out);
+    for (int64_t c = 0; c < shape.k_size; c += 128)
+      rows.each_word(c / 2, (shape.k_size - c) / 2, [&](int d, __m512i words) {
+        _mm512_storeu_si512(memory.codes + (d % 2 * steps + c / 16 + d / 2) * kStepBytes + first * 4, words);
+      });
+    turn_scales(scales + shape.k_begin / 32, first, shape, memory.scales + first);
   }
   return {memory.codes, steps * kStepBytes, memory.scales, true,
           lines_ahead(codes + shape.k_begin / 2, kPlaneOut, in / 2, shape.k_size / 2, shape)};
@@ -135,13 +171,11 @@ PlanePanel turn_bf16(const uint16_t* values, const PlaneShape& shape, const Pane
   const auto* bytes = reinterpret_cast<const uint8_t*>(values + shape.k_begin);
   const int64_t steps = shape.steps();
   for (int64_t first = 0; first < kPlaneOut; first += 16) {
-    for (int64_t c = 0; c < shape.k_size; c += 32) {
-      __m512i z[16];
-      load_columns(bytes + 2 * c, 2 * shape.in, 2 * (shape.k_size - c), first, shape.num_out, z);
-#pragma GCC unroll 16
-      for (int d = 0; d < 16; ++d)
-        _mm512_storeu_si512(memory.codes + (d % 8 * steps + c / 16 + d / 8) * kStepBytes + first * 4, z[d]);
-    }
+    SixteenRows<64> rows(bytes, 2 * shape.in, first, shape.num_out);
+    for (int64_t c = 0; c < shape.k_size; c += 32)
+      rows.each_word(2 * c, 2 * (shape.k_size - c), [&](int d, __m512i words) {
+        _mm512_storeu_si512(memory.codes + (d % 8 * steps + c / 16 + d / 8) * kStepBytes + first * 4, words);
+      });
   }
   return {memory.codes, steps * kStepBytes, memory.scales, true,
           lines_ahead(bytes, kPlaneOut, 2 * shape.in, 2 * shape.k_size, shape)};
