@@ -159,13 +159,13 @@ void multiply_avx512(const WeightTile& tile, const uint8_t* const* rows, int64_t
 }  // namespace
 
 const TileKernels& tile_kernels_avx2() {
-  static const TileKernels kTileKernels = {row_bytes, prepare_lanes, workspace_bytes_avx2, multiply_avx2,
-                                           linear_kernels_avx2().round_bf16};
+  static const TileKernels kTileKernels = {
+      row_bytes, prepare_lanes, workspace_bytes_avx2, multiply_avx2, linear_kernels_avx2().round_bf16, 2};
   return kTileKernels;
 }
 const TileKernels& tile_kernels_avx512() {
-  static const TileKernels kTileKernels = {plane_row_bytes, prepare_planes, plane_workspace_bytes, multiply_avx512,
-                                           linear_kernels_avx512().round_bf16};
+  static const TileKernels kTileKernels = {
+      plane_row_bytes, prepare_planes, plane_workspace_bytes, multiply_avx512, linear_kernels_avx512().round_bf16, 1};
   return kTileKernels;
 }
 

@@ -24,13 +24,13 @@ struct Tile {
 
 Tile tile_of(const Plan& plan, int64_t item) {
   // Two tiles of rows pass over each tile of weights, so that it comes from memory once for both; more would drive the
-  // activations from the second cache.
-  const int64_t columns = plan.tiles_per_group * plan.p.num_groups, row_tiles = ceil_div(plan.rows, kTileRows),
-                block = item / (2 * columns), in_block = item - block * 2 * columns,
-                rows_in_block = std::min<int64_t>(2, row_tiles - 2 * block), column = in_block / rows_in_block,
-                group = column / plan.tiles_per_group;
+  // activations from the second cache. Planes fetch their weights ahead and leave the cache to one tile of rows.
+  const int64_t most = plan.kernels.rows_together, columns = plan.tiles_per_group * plan.p.num_groups,
+                row_tiles = ceil_div(plan.rows, kTileRows), block = item / (most * columns),
+                in_block = item - block * most * columns, rows_in_block = std::min(most, row_tiles - most * block),
+                column = in_block / rows_in_block, group = column / plan.tiles_per_group;
   const int64_t begin = column % plan.tiles_per_group * kTileOut,
-                row_begin = (2 * block + in_block % rows_in_block) * kTileRows;
+                row_begin = (most * block + in_block % rows_in_block) * kTileRows;
   return {group, group * plan.group_out + begin, std::min(kTileOut, plan.group_out - begin), row_begin,
           std::min(kTileRows, plan.rows - row_begin)};
 }

@@ -12,19 +12,6 @@ namespace {
 constexpr int64_t kAheadBytes = 4096;  // of weights in planes, fetched: a page, since the machine stops at its end
 constexpr int kRowsAtOnce = 8;         // by two registers of outputs: sixteen sums hide the latency, ten loads the rest
 
-// Two columns of every plane lie side by side: those of one block of 32.
-void spread(const float* woven, int64_t begin, int64_t size, int64_t in, float* planes) {
-  const int64_t steps = plane_steps(in);
-  for (int64_t k = begin; k < begin + size; k += 32) {
-    const __m512 first = unweave({_mm512_loadu_ps(woven + k)}).v, last = unweave({_mm512_loadu_ps(woven + k + 16)}).v;
-    alignas(64) float pairs[2][16];  // lanes 0, 1, 4, 5, ... and 2, 3, 6, 7, ...
-    _mm512_store_ps(pairs[0], _mm512_unpacklo_ps(first, last));
-    _mm512_store_ps(pairs[1], _mm512_unpackhi_ps(first, last));
-    float* to = planes + k / kPlanes;
-    for (int l = 0; l < 16; ++l, to += steps) __builtin_memcpy(to, pairs[l / 2 % 2] + l / 4 * 4 + l % 2 * 2, 8);
-  }
-}
-
 // Sixteen rows of bytes, of which stretches of 64 are read; the last may be shorter: then zeros fill it up to
 // kBlockBytes, those of 32 columns. Of single bytes (FP8) those of four rows by four columns change places within
 // words.
@@ -87,6 +74,26 @@ class SixteenRows {
   }
   const uint8_t* rows_[16];
 };
+
+void spread(const float* woven, int64_t begin, int64_t size, int64_t in, float* planes) {
+  const int64_t steps = plane_steps(in);
+  int64_t k = begin;
+  for (; k + 256 <= begin + size; k += 256) {  // sixteen columns of every plane
+    SixteenRows<64> columns(reinterpret_cast<const uint8_t*>(woven + k), 64, 0, 16);
+    columns.each_word(0, 64, [&](int d, __m512i words) {  // woven: lanes 0, 8, 1, 9, ...
+      _mm512_storeu_si512(planes + (d % 2 * 8 + d / 2) * steps + k / kPlanes, words);
+    });
+  }
+  for (; k < begin + size; k += 32) {
+    // Two columns of every plane lie side by side.
+    const __m512 first = unweave({_mm512_loadu_ps(woven + k)}).v, last = unweave({_mm512_loadu_ps(woven + k + 16)}).v;
+    alignas(64) float pairs[2][16];  // lanes 0, 1, 4, 5, ... and 2, 3, 6, 7, ...
+    _mm512_store_ps(pairs[0], _mm512_unpacklo_ps(first, last));
+    _mm512_store_ps(pairs[1], _mm512_unpackhi_ps(first, last));
+    float* to = planes + k / kPlanes;
+    for (int l = 0; l < 16; ++l, to += steps) __builtin_memcpy(to, pairs[l / 2 % 2] + l / 4 * 4 + l % 2 * 2, 8);
+  }
+}
 
 inline __m512 e8m0_floats(__m512i codes) {
   return _mm512_castsi512_ps(_mm512_max_epu32(_mm512_slli_epi32(codes, 23), _mm512_set1_epi32(0x00400000)));

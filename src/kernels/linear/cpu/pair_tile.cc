@@ -153,8 +153,8 @@ void multiply(const WeightTile& tile, const uint8_t* const* rows, int64_t num_ro
 }  // namespace
 
 const TileKernels& tile_kernels_bf16() {
-  static const TileKernels kTileKernels = {row_bytes, prepare, workspace_bytes, multiply,
-                                           linear_kernels_avx512().round_bf16};
+  static const TileKernels kTileKernels = {
+      row_bytes, prepare, workspace_bytes, multiply, linear_kernels_avx512().round_bf16, 2};
   return kTileKernels;
 }
 

@@ -28,6 +28,7 @@ struct TileKernels {
   // y[m * kTileOut + o] = dot(row m, weight row out_begin + o).
   void (*multiply)(const WeightTile& tile, const uint8_t* const* rows, int64_t num_rows, uint8_t* workspace, float* y);
   void (*round_bf16)(const float* y, int64_t size, uint16_t* out);
+  int64_t rows_together;  // so many tiles of rows pass over a tile of weights before the next tile of weights
 };
 
 const TileKernels& tile_kernels_avx2();
