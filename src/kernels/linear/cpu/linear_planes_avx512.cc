@@ -386,13 +386,24 @@ void add_few(const float* const* x, const PlanePanel& panel, const PlaneShape& s
             first ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + ((l + p) * kX + m) * kPlaneOut + 16 * half);
   LastBlock last;
   const PanelCodes from = codes_of<Block>(panel, l, steps, last);
+  int64_t run = 4 * l, left = 0;
+  const uint8_t* ahead = nullptr;
   const float* scales = panel.scales;
   for (int64_t k = 0; k < steps; k += 2, scales += Block::kScales) {
     const uint8_t* codes = from.block(k, steps);
+    if (kP == 1) {  // planes one by one pass over the same lines, so each fetches its share of the next panel's
+      if (left == 0) {
+        ahead = panel.ahead.run(run++, steps);
+        left = steps / 8;
+      }
+      _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T1);
+      ahead += 64;
+      --left;
+    }
     const typename Block::Scale scale = Block::load_scale(scales);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i, codes += kStepBytes) {
-      if (kP > 1 || i == 0)  // into the second cache: the first would have too many lines under way
+      if (kP > 1)  // into the second cache: the first would have too many lines under way
         for (int line = 0; line < 2; ++line)
           _mm_prefetch(reinterpret_cast<const char*>(codes) + kAheadBytes + 64 * line, _MM_HINT_T1);
 #pragma GCC unroll 8
