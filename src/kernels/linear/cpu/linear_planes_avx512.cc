@@ -386,9 +386,11 @@ void add_few(const float* const* x, const PlanePanel& panel, const PlaneShape& s
             first ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + ((l + p) * kX + m) * kPlaneOut + 16 * half);
   LastBlock last;
   const PanelCodes from = codes_of<Block>(panel, l, steps, last);
+  // As add_plane(): more steps at a time, or the machine never guesses the end.
   int64_t run = 4 * l, left = 0;
   const uint8_t* ahead = nullptr;
   const float* scales = panel.scales;
+#pragma GCC unroll 4
   for (int64_t k = 0; k < steps; k += 2, scales += Block::kScales) {
     const uint8_t* codes = from.block(k, steps);
     if (kP == 1) {  // planes one by one pass over the same lines, so each fetches its share of the next panel's
