@@ -19,7 +19,8 @@ void BenchReport::add(BenchRow row) {
     const double share = is_time ? row.ceiling / row.value : row.value / row.ceiling;
     line += fmt::format(" {:5.1f}% of {:.4g} ({})", 100 * share, row.ceiling, row.ceiling_name);
   }
-  if (row.peer > 0) line += fmt::format("  {} {:.4g} ({:.2f}x)", row.peer_name, row.peer, row.value / row.peer);
+  if (row.peer) line += fmt::format("  {} {:.4g}", row.peer->name, row.peer->value);
+  if (row.peer && row.peer->value > 0) line += fmt::format(" ({:.2f}x)", row.value / row.peer->value);
   if (!row.note.empty()) line += "  " + row.note;
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);
@@ -37,12 +38,29 @@ Status BenchReport::write_csv(const std::string& path, const std::string& bench,
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (!file) return invalid_argument(fmt::format("--csv {}: {}", path, std::strerror(errno)));
   fmt::print(file, "# {} {}\nbench,case,value,unit,ceiling,ceiling_name,peer,peer_name,note\n", bench, header_note);
-  for (const BenchRow& r : rows_)
+  for (const BenchRow& r : rows_) {
+    const BenchPeer peer = r.peer.value_or(BenchPeer{});
     fmt::print(file, "{},\"{}\",{:.6g},{},{:.6g},{},{:.6g},{},\"{}\"\n", bench, r.name, r.value, r.unit, r.ceiling,
-               r.ceiling_name, r.peer, r.peer_name, r.note);
+               r.ceiling_name, peer.value, peer.name, r.note);
+  }
   const bool is_whole = std::fflush(file) == 0 && std::ferror(file) == 0;
   if (std::fclose(file) == 0 && is_whole) return {};
   return resource_exhausted(fmt::format("--csv {}: could not be written whole; is the disk full?", path));
+}
+
+std::string run_peer_script(const BenchOptions& options, const std::string& script,
+                            std::span<const std::string> arguments) {
+  const auto python = options.extra.find("python");
+  std::string command = fmt::format("'{}' '{}'", python == options.extra.end() ? "python3" : python->second, script);
+  for (const std::string& argument : arguments) command += fmt::format(" '{}'", argument);
+  std::string output;
+  std::FILE* const pipe = popen(command.c_str(), "r");
+  if (!pipe) return output;
+  char buffer[4096];
+  size_t n = 0;
+  while ((n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0) output.append(buffer, n);
+  if (pclose(pipe) != 0) fmt::print(stderr, "the peer did not run: {}\n", command);
+  return output;
 }
 
 namespace {

@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,14 +23,18 @@ struct BenchOptions {
   std::map<std::string, std::string> extra;  // --set key=value
 };
 
+struct BenchPeer {
+  std::string name;
+  double value = 0;  // in the unit of the row; zero is a figure, too
+};
+
 struct BenchRow {
   std::string name;  // case, e.g. "fp4 2304x5120 M=1"
   double value = 0;
-  std::string unit;          // "GB/s", "tokens/s", "us"
-  double ceiling = 0;        // same unit, the least for a time; 0 = none stated
-  std::string ceiling_name;  // "triad", "fma"
-  std::string peer_name;
-  double peer = 0;  // same unit; 0 = not run
+  std::string unit;               // "GB/s", "tokens/s", "us"
+  double ceiling = 0;             // same unit, the least for a time; 0 = none stated
+  std::string ceiling_name;       // "triad", "fma"
+  std::optional<BenchPeer> peer;  // none: not run
   std::string note;
 };
 
@@ -49,6 +55,11 @@ struct BenchTarget {
   const char* name;
   Status (*run)(const BenchOptions& options, BenchReport& report);
 };
+
+// What a competitor's Python script prints to stdout; --set python=PATH names the interpreter. A line on stderr where
+// it ends with an error; what it printed before counts.
+std::string run_peer_script(const BenchOptions& options, const std::string& script,
+                            std::span<const std::string> arguments);
 
 // Median seconds of `num_runs` calls after one warm-up, by the clock.
 double median_seconds(int num_runs, const std::function<void()>& body);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <sstream>
 #include <string>
 
 #include "base/bench.h"
@@ -220,19 +221,42 @@ PeerFigures run_peer(const BenchOptions& options, const std::string& peer, const
   const std::string path =
       (std::filesystem::temp_directory_path() / fmt::format("deepinfer_grammar_{}.jsonl", getpid())).string();
   if (!write_file_atomically(path, cases).ok()) return figures;
-  const auto python = options.extra.find("python");
-  const std::string command =
-      fmt::format("'{}' '{}' '{}' '{}' {}", python == options.extra.end() ? "python3" : python->second,
-                  DEEPINFER_TESTDATA "/../bench/peers/grammar_peer.py", path, kTokenizerFile, peer);
-  if (FILE* pipe = popen(command.c_str(), "r")) {
-    char name[64];
-    double value = 0;
-    while (std::fscanf(pipe, "%63s %lf", name, &value) == 2) figures[name] = value;
-    if (pclose(pipe) != 0) fmt::print(stderr, "peer did not run: {}\n", command);
-  }
+  const std::string arguments[] = {path, kTokenizerFile, peer};
+  std::istringstream output(run_peer_script(options, DEEPINFER_TESTDATA "/../bench/peers/grammar_peer.py", arguments));
+  double value = 0;
+  for (std::string name; output >> name >> value;) figures[name] = value;
   unlink(path.c_str());
   return figures;
 }
+
+// Rows beside the figures of the peers that ran.
+class PeerRows {
+ public:
+  PeerRows(const BenchOptions& options, const std::string& cases, BenchReport& report) : report_(report) {
+    for (const char* peer : kPeers)
+      if (options.peer) peers_[peer] = run_peer(options, peer, cases);
+    for (const auto& [peer, figures] : peers_)
+      if (figures.empty()) report_.add({.name = std::string("peer ") + peer, .value = 0, .unit = "did not run"});
+  }
+
+  // One row for each peer that knows the figure; one without a peer where none does.
+  void add(const std::string& name, double value, const char* unit, const char* of_peer = "") {
+    BenchRow row{.name = name, .value = value, .unit = unit};
+    bool is_compared = false;
+    for (const auto& [peer, figures] : peers_) {
+      const auto known = figures.find(of_peer);
+      if (known == figures.end()) continue;
+      row.peer = BenchPeer{peer, known->second};
+      report_.add(row);
+      is_compared = true;
+    }
+    if (!is_compared) report_.add(row);
+  }
+
+ private:
+  BenchReport& report_;
+  std::map<std::string, PeerFigures> peers_;
+};
 
 size_t number_of(const BenchOptions& options, const char* name, size_t otherwise) {
   const auto given = options.extra.find(name);
@@ -243,6 +267,20 @@ void list_slowest(const BenchOptions& options, std::vector<std::pair<double, std
   std::ranges::sort(slow, std::greater<>());
   slow.resize(std::min(slow.size(), number_of(options, "slowest", 0)));
   for (const auto& [us, where] : slow) fmt::print("{:9.0f} us  {}\n", us, where);
+}
+
+void report_times(Figures& f, PeerRows& rows) {
+  rows.add("mask and token: mean", mean(f.mask_us), "us", "mean");
+  for (const auto& [share, name] :
+       {std::pair<double, const char*>{0.5, "p50"}, {0.99, "p99"}, {0.999, ""}, {1.0, "max"}})
+    rows.add(fmt::format("mask and token: quantile {}", share), quantile(f.mask_us, share), "us", name);
+  rows.add("masks cached: mean", mean(f.cached_us), "us", "mean");
+  for (const double share : {0.99, 1.0})
+    rows.add(fmt::format("masks cached: quantile {}", share), quantile(f.cached_us, share), "us");
+  for (const auto& [share, name] : {std::pair<double, const char*>{0.5, "first_p50"}, {0.99, "first_p99"}, {1.0, ""}}) {
+    rows.add(fmt::format("compile: quantile {}", share), quantile(f.compile_us, share), "us");
+    rows.add(fmt::format("first mask: quantile {}", share), quantile(f.first_us, share), "us", name);
+  }
 }
 
 }  // namespace
@@ -260,49 +298,22 @@ Status bench_grammar(const BenchOptions& options, BenchReport& report) {
     bench.judge(*json.find("schema"), *json.find("tests"), f, options.peer ? &peer_cases : nullptr);
   }));
   report_verdicts("MaskBench", f, report);
-  std::map<std::string, PeerFigures> peers;
-  for (const char* peer : kPeers)
-    if (options.peer) peers[peer] = run_peer(options, peer, peer_cases);
-  // One row for each peer that knows the figure.
-  const auto add = [&](const std::string& name, double value, const char* unit, const char* of_peer = "") {
-    BenchRow row{.name = name, .value = value, .unit = unit};
-    bool is_compared = false;
-    for (const auto& [peer, figures] : peers) {
-      const auto known = figures.find(of_peer);
-      if (known == figures.end()) continue;
-      row.peer_name = peer;
-      row.peer = known->second;
-      report.add(row);
-      is_compared = true;
-    }
-    if (!is_compared) report.add(row);
-  };
-  for (const auto& [peer, figures] : peers)
-    if (figures.empty()) report.add({.name = std::string("peer ") + peer, .value = 0, .unit = "did not run"});
   list_slowest(options, f.slow);
+  PeerRows rows(options, peer_cases, report);
   if (options.peer) {
-    add("MaskBench: wrongly accepted, beside peers", f.wrong_accepted, "tests", "accepted_wrongly");
-    add("MaskBench: wrongly rejected, beside peers", f.wrong_rejected, "tests", "rejected_wrongly");
-    add("MaskBench: schemas given up after a minute", 0, "schemas", "given_up");
+    rows.add("MaskBench: wrongly accepted, beside peers", f.wrong_accepted, "tests", "accepted_wrongly");
+    rows.add("MaskBench: wrongly rejected, beside peers", f.wrong_rejected, "tests", "rejected_wrongly");
+    rows.add("MaskBench: schemas given up after a minute", 0, "schemas", "given_up");
   }
-  add("MaskBench: schemas right", 100 * f.schemas_right / f.schemas, "%", "right");
-  add("mask and token: mean", mean(f.mask_us), "us", "mean");
-  for (const auto& [share, name] :
-       {std::pair<double, const char*>{0.5, "p50"}, {0.99, "p99"}, {0.999, ""}, {1.0, "max"}})
-    add(fmt::format("mask and token: quantile {}", share), quantile(f.mask_us, share), "us", name);
-  add("masks cached: mean", mean(f.cached_us), "us", "mean");
-  for (const double share : {0.99, 1.0})
-    add(fmt::format("masks cached: quantile {}", share), quantile(f.cached_us, share), "us");
-  for (const auto& [share, name] : {std::pair<double, const char*>{0.5, "first_p50"}, {0.99, "first_p99"}, {1.0, ""}}) {
-    add(fmt::format("compile: quantile {}", share), quantile(f.compile_us, share), "us");
-    add(fmt::format("first mask: quantile {}", share), quantile(f.first_us, share), "us", name);
-  }
-  add("compile a string of up to 100000 characters",
+  rows.add("MaskBench: schemas right", 100 * f.schemas_right / f.schemas, "%", "right");
+  report_times(f, rows);
+  rows.add(
+      "compile a string of up to 100000 characters",
       bench.compile_us(R"({"type":"object","properties":{"a":{"type":"string","minLength":9,"maxLength":100000}}})"),
       "us");
-  add("rows of a step of 264", bench.rows_per_second(264), "rows/s");
-  add("largest mask cache of one grammar", static_cast<double>(f.mask_bytes_max) / 1e6, "MB");
-  add("largest grammar with its masks", static_cast<double>(f.bytes_max) / 1e6, "MB");
+  rows.add("rows of a step of 264", bench.rows_per_second(264), "rows/s");
+  rows.add("largest mask cache of one grammar", static_cast<double>(f.mask_bytes_max) / 1e6, "MB");
+  rows.add("largest grammar with its masks", static_cast<double>(f.bytes_max) / 1e6, "MB");
   return {};
 }
 

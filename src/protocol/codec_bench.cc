@@ -3,18 +3,15 @@
 // for each protocol. The share of the tokenizer alone is the ceiling. `--peer` runs bench/peers/request_peers.py on the
 // same bodies in the same run; --set python=PATH names its interpreter, --set tokenizer=PATH another tokenizer.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <filesystem>
 #include <map>
 
 #include "base/bench.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/philox.h"
 #include "chat/prompt_encoder.h"
 #include "protocol/codec.h"
+#include "protocol/recipe_peer.h"
 
 namespace deepinfer {
 namespace {
@@ -129,26 +126,7 @@ std::map<std::string, double> run_peer(const BenchOptions& options, const std::s
                                        const std::map<std::string, std::string>& bodies) {
   Json data = Json::Object{};
   for (const auto& [protocol, body] : bodies) data.set(protocol, body);
-  const auto file = std::filesystem::temp_directory_path() / fmt::format("deepinfer_codec_bench_{}.json", getpid());
-  if (!write_file_atomically(file.string(), to_json(data)).ok()) return {};
-  const auto python = options.extra.find("python");
-  const std::string command =
-      fmt::format("'{}' '{}' '{}' '{}'", python == options.extra.end() ? "python3" : python->second,
-                  DEEPINFER_TESTDATA "/../bench/peers/request_peers.py", tokenizer, file.string());
-  std::string output;
-  if (FILE* pipe = popen(command.c_str(), "r")) {
-    for (char buffer[4096]; size_t n = fread(buffer, 1, sizeof buffer, pipe);) output.append(buffer, n);
-    if (pclose(pipe) != 0) fmt::print(stderr, "the peer did not run: {}\n", command);
-  }
-  std::filesystem::remove(file);
-  std::map<std::string, double> rates;
-  for (size_t begin = 0; begin < output.size();) {
-    const size_t end = std::min(output.find('\n', begin), output.size());
-    auto line = parse_json(std::string_view(output).substr(begin, end - begin));
-    begin = end + 1;
-    if (line.ok()) rates[line->find("protocol")->as_string()] = line->find("tokens_per_second")->as_double();
-  }
-  return rates;
+  return run_recipe_peer(options, "request_peers.py", tokenizer, data);
 }
 
 }  // namespace
@@ -172,15 +150,13 @@ Status bench_codec(const BenchOptions& options, BenchReport& report) {
     const double tokenizer_seconds =
         median_seconds(9, [&] { CHECK(tokenizer->encode(encoded.prompt).size() == ids.size()); });
     const double seconds = median_seconds(9, [&] { CHECK(encode_body(codec, body, *tokenizer, controls).ok()); });
-    const auto peer = peers.find(codec.name);
     const double num_tokens = static_cast<double>(ids.size());
     report.add({.name = fmt::format("{} body to ids", codec.name),
                 .value = num_tokens / seconds,
                 .unit = "tokens/s",
                 .ceiling = num_tokens / tokenizer_seconds,
                 .ceiling_name = "tokenizer alone",
-                .peer_name = peer == peers.end() ? "" : "deepseek-recipe",
-                .peer = peer == peers.end() ? 0 : peer->second,
+                .peer = recipe_figure(peers, codec.name, 1),
                 .note = fmt::format("{} tokens, {} bytes", ids.size(), body.size())});
   }
   return {};

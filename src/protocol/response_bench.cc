@@ -4,17 +4,14 @@
 // python=PATH names its interpreter, --set tokenizer=PATH another tokenizer.
 #include <fmt/format.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
 
 #include "base/bench.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/philox.h"
 #include "chat/stream_parser.h"
+#include "protocol/recipe_peer.h"
 #include "protocol/response_encoder.h"
 
 namespace deepinfer {
@@ -121,26 +118,7 @@ std::map<std::string, double> run_peer(const BenchOptions& options, const std::s
   for (const Turn& turn : turns) lists.push_back(Json::Array(turn.begin(), turn.end()));
   data.set("requests", std::move(requests));
   data.set("turns", std::move(lists));
-  const auto file = std::filesystem::temp_directory_path() / fmt::format("deepinfer_response_bench_{}.json", getpid());
-  if (!write_file_atomically(file.string(), to_json(data)).ok()) return {};
-  const auto python = options.extra.find("python");
-  const std::string command =
-      fmt::format("'{}' '{}' '{}' '{}'", python == options.extra.end() ? "python3" : python->second,
-                  DEEPINFER_TESTDATA "/../bench/peers/response_peers.py", tokenizer, file.string());
-  std::string output;
-  if (FILE* pipe = popen(command.c_str(), "r")) {
-    for (char buffer[4096]; size_t n = fread(buffer, 1, sizeof buffer, pipe);) output.append(buffer, n);
-    if (pclose(pipe) != 0) fmt::print(stderr, "the peer did not run: {}\n", command);
-  }
-  std::filesystem::remove(file);
-  std::map<std::string, double> rates;
-  for (size_t begin = 0; begin < output.size();) {
-    const size_t end = std::min(output.find('\n', begin), output.size());
-    auto line = parse_json(std::string_view(output).substr(begin, end - begin));
-    begin = end + 1;
-    if (line.ok()) rates[line->find("protocol")->as_string()] = line->find("tokens_per_second")->as_double();
-  }
-  return rates;
+  return run_recipe_peer(options, "response_peers.py", tokenizer, data);
 }
 
 }  // namespace
@@ -165,13 +143,11 @@ Status bench_response(const BenchOptions& options, BenchReport& report) {
       return internal_error(refusal->message);
     size_t num_bytes = 0;
     const double seconds = best_seconds([&] { num_bytes = run_turns(vocabulary, codec, request, turns); });
-    const auto peer = peers.find(codec.name);
     report.add(
         {.name = fmt::format("{} one token a step", codec.name),
          .value = static_cast<double>(num_tokens) / seconds / 1e6,
          .unit = "Mtokens/s",
-         .peer_name = peer == peers.end() ? "" : "deepseek-recipe",
-         .peer = peer == peers.end() ? 0 : peer->second / 1e6,
+         .peer = recipe_figure(peers, codec.name, 1e-6),
          .note = fmt::format("{} tokens, {:.0f} MB of events", num_tokens, static_cast<double>(num_bytes) / 1e6)});
   }
   return {};

@@ -83,8 +83,7 @@ void bench_acceptance(float strength, BenchReport& report) {
               .unit = "shared",
               .ceiling = overlap / kPositions,
               .ceiling_name = "1 - TV, rejection",
-              .peer_name = "greedy draft",
-              .peer = greedy / kPositions});
+              .peer = BenchPeer{"greedy draft", greedy / kPositions}});
 }
 
 }  // namespace

@@ -223,12 +223,27 @@ Status run_shape(const BenchOptions& options, const LoadShape& shape, BenchRepor
   const double rate = quantile(rates, 0.5), bound = quantile(offline_rates, 0.5);
   const double added = quantile(cpu, 0.5) - quantile(offline_cpu, 0.5);
   const std::string name = fmt::format("{} streams", shape.num_streams);
-  report.add({name, rate, "tokens/s", bound, "step loop alone", "", 0,
+  report.add({name,
+              rate,
+              "tokens/s",
+              bound,
+              "step loop alone",
+              {},
               fmt::format("processor us a token: {:.0f}, step loop alone {:.0f}: the service adds {:.1f} %",
                           quantile(cpu, 0.5), quantile(offline_cpu, 0.5), 100 * added / quantile(offline_cpu, 0.5))});
-  report.add({name + ", first token p50", figures.first_p50_ms, "ms", 0, "", "", 0,
+  report.add({name + ", first token p50",
+              figures.first_p50_ms,
+              "ms",
+              0,
+              "",
+              {},
               fmt::format("p99 {:.1f} ms", figures.first_p99_ms)});
-  report.add({name + ", per token p50", figures.token_p50_ms, "ms", 0, "", "", 0,
+  report.add({name + ", per token p50",
+              figures.token_p50_ms,
+              "ms",
+              0,
+              "",
+              {},
               fmt::format("p99 {:.2f} ms", figures.token_p99_ms)});
   return {};
 }
@@ -236,8 +251,12 @@ Status run_shape(const BenchOptions& options, const LoadShape& shape, BenchRepor
 Status run_start(const BenchOptions& options, BenchReport& report) {
   const int64_t begin_ns = kClock.monotonic_ns(), cpu_begin_ns = process_cpu_ns();
   ASSIGN_OR_RETURN(const auto service, open_service(options, 16));
-  report.add({"model's files to ready", static_cast<double>(kClock.monotonic_ns() - begin_ns) * 1e-9, "s", 1,
-              "goal (below)", "", 0,
+  report.add({"model's files to ready",
+              static_cast<double>(kClock.monotonic_ns() - begin_ns) * 1e-9,
+              "s",
+              1,
+              "goal (below)",
+              {},
               fmt::format("processor time {:.2f} s", static_cast<double>(process_cpu_ns() - cpu_begin_ns) * 1e-9)});
   std::vector<double> cpu_ms;
   ASSIGN_OR_RETURN(HttpClient client, HttpClient::connect("127.0.0.1", service->port(), 60'000));
@@ -246,7 +265,12 @@ Status run_start(const BenchOptions& options, BenchReport& report) {
     TRY(client.request("POST", "/v1/chat/completions", body_for(i, {.num_tokens = 16})).status());
     cpu_ms.push_back(static_cast<double>(process_cpu_ns() - request_begin_ns) * 1e-6);
   }
-  report.add({"first request over second", cpu_ms[0] / cpu_ms[1], "x", 1.5, "goal (below)", "", 0,
+  report.add({"first request over second",
+              cpu_ms[0] / cpu_ms[1],
+              "x",
+              1.5,
+              "goal (below)",
+              {},
               fmt::format("processor time {:.1f} ms, then {:.1f} ms", cpu_ms[0], cpu_ms[1])});
   return {};
 }

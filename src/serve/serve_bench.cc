@@ -113,10 +113,15 @@ Result<StreamFigures> run_streams(Stand& stand, int num_streams, double seconds,
 void add_rows(BenchReport& report, const std::string& name, const StreamFigures& f) {
   const std::string note = fmt::format("{:.2f} events a token; processor us a token: server {:.2f}, client {:.2f}",
                                        f.events_per_token, f.server_us, f.client_us);
-  report.add({name, f.tokens_per_s, "tokens/s", kGoalTokens, "goal", "", 0, note});
-  report.add({name + ", 2 idle cores", f.two_core_tokens_per_s(), "tokens/s", kGoalTokens, "goal", "", 0,
+  report.add({name, f.tokens_per_s, "tokens/s", kGoalTokens, "goal", {}, note});
+  report.add({name + ", 2 idle cores",
+              f.two_core_tokens_per_s(),
+              "tokens/s",
+              kGoalTokens,
+              "goal",
+              {},
               "from processor time, client and server together"});
-  report.add({name + ", server", f.server_us, "us/token", 0, "", "", 0, "processor time of all server threads"});
+  report.add({name + ", server", f.server_us, "us/token", 0, "", {}, "processor time of all server threads"});
 }
 
 // A token is given when its client has the one before it.
@@ -193,8 +198,13 @@ Status add_latency(Stand& stand, const LatencyCase& shape, double seconds, doubl
   std::ranges::sort(runs, {}, &LatencyFigures::p99_us);
   const std::string note = fmt::format("offered {:.0f} tokens/s, given {:.0f}; {:.2f} events a token", tokens_per_s,
                                        runs[1].streams.tokens_per_s, runs[1].streams.events_per_token);
-  report.add({"added latency p50, " + shape.name, runs[1].p50_us, "us", 0, "", "", 0, note});
-  report.add({"added latency p99, " + shape.name, runs[1].p99_us, "us", kGoalLatencyUs, "goal (below)", "", 0,
+  report.add({"added latency p50, " + shape.name, runs[1].p50_us, "us", 0, "", {}, note});
+  report.add({"added latency p99, " + shape.name,
+              runs[1].p99_us,
+              "us",
+              kGoalLatencyUs,
+              "goal (below)",
+              {},
               fmt::format("three runs: {:.0f} to {:.0f}", runs[0].p99_us, runs[2].p99_us)});
   return {};
 }
@@ -210,8 +220,13 @@ Status run_unstreamed(Stand& stand, double seconds, BenchReport& report) {
   if (figures.num_errors > 0) return internal_error("an answer was an error");
   const double num_answers = static_cast<double>(figures.num_answers);
   const double cpu_us = static_cast<double>(process_cpu_ns() - cpu_begin_ns) / num_answers * 1e-3;
-  report.add({"unstreamed, 32 connections", num_answers / figures.seconds, "requests/s", 2e6 / cpu_us, "2 idle cores",
-              "", 0, fmt::format("processor us a request: {:.1f}, client and server together", cpu_us)});
+  report.add({"unstreamed, 32 connections",
+              num_answers / figures.seconds,
+              "requests/s",
+              2e6 / cpu_us,
+              "2 idle cores",
+              {},
+              fmt::format("processor us a request: {:.1f}, client and server together", cpu_us)});
   return {};
 }
 
@@ -258,7 +273,12 @@ Status run_idle(Stand& stand, int num_connections, BenchReport& report) {
   const size_t in_use_before = mallinfo2().uordblks;
   TRY(sockets.open(num_connections));
   const double kib = 1.0 / 1024 / num_connections;
-  report.add({"idle connection", static_cast<double>(resident_bytes() - resident_before) * kib, "KiB", 0, "", "", 0,
+  report.add({"idle connection",
+              static_cast<double>(resident_bytes() - resident_before) * kib,
+              "KiB",
+              0,
+              "",
+              {},
               fmt::format("resident memory; {} connections, one request each was answered; allocated {:.2f} KiB",
                           num_connections, static_cast<double>(mallinfo2().uordblks - in_use_before) * kib)});
   return {};

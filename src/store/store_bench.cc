@@ -86,8 +86,7 @@ Status bench_coding(const BenchOptions&, BenchReport& report) {
               .unit = "GB/s",
               .ceiling = triad,
               .ceiling_name = "triad",
-              .peer_name = "base/crc32c",
-              .peer = static_cast<double>(bytes.size()) / plain * 1e-9,
+              .peer = BenchPeer{"base/crc32c", static_cast<double>(bytes.size()) / plain * 1e-9},
               .note = sink ? "" : " "});
   return {};
 }

@@ -72,15 +72,9 @@ std::vector<Peer> run_peers(const BenchOptions& options, const std::string& toke
   }
   const std::string manifest_file = (folder / "manifest.json").string();
   if (!write_file_atomically(manifest_file, to_json(manifest)).ok()) return peers;
-  const auto python = options.extra.find("python");
-  const std::string command =
-      fmt::format("'{}' '{}' '{}' '{}'", python == options.extra.end() ? "python3" : python->second,
-                  DEEPINFER_TESTDATA "/../bench/peers/tokenizer_peers.py", tokenizer, manifest_file);
-  std::string output;
-  if (FILE* pipe = popen(command.c_str(), "r")) {
-    for (char buffer[4096]; size_t n = fread(buffer, 1, sizeof buffer, pipe);) output.append(buffer, n);
-    if (pclose(pipe) != 0) fmt::print(stderr, "peers did not run: {}\n", command);
-  }
+  const std::string arguments[] = {tokenizer, manifest_file};
+  const std::string output =
+      run_peer_script(options, DEEPINFER_TESTDATA "/../bench/peers/tokenizer_peers.py", arguments);
   std::filesystem::remove_all(folder);
   for (size_t begin = 0; begin < output.size();) {
     const size_t end = std::min(output.find('\n', begin), output.size());
@@ -104,8 +98,7 @@ void report_encoding(const std::vector<Case>& cases, const std::vector<Peer>& pe
       report.add({.name = "encode " + one.name,
                   .value = one.tokens_per_second / 1e6,
                   .unit = "Mtokens/s",
-                  .peer_name = peer.name,
-                  .peer = peer.tokens_per_second / 1e6,
+                  .peer = BenchPeer{peer.name, peer.tokens_per_second / 1e6},
                   .note = fmt::format("{}, ratio {:.1f}, peer makes {:.0f} tokens", note,
                                       one.tokens_per_second / peer.tokens_per_second, peer.num_tokens)});
     }

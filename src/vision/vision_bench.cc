@@ -109,9 +109,9 @@ void bench_tower(Machine& machine, double peak, const Canvas& canvas, BenchRepor
               .note = fmt::format("{:.2f} s, {} tokens", seconds, canvas.plan.num_tokens)});
 }
 
-// One image at a time, as a request brings it. `peer_ms` is the host's, or 0.
+// One image at a time, as a request brings it. `host_ms` is the host's, if it was measured.
 double bench_image(const Canvas& canvas, const Target& target, const ExecutionContext& context,
-                   const std::string& where, double peer_ms, BenchReport& report) {
+                   const std::string& where, std::optional<double> host_ms, BenchReport& report) {
   const ImageEncoderConfig config;
   const RandomWeights weights(config, context.device ? *context.device : host_device());
   const auto encoder = ImageEncoder::create(config, weights.get(), target);
@@ -122,8 +122,7 @@ double bench_image(const Canvas& canvas, const Target& target, const ExecutionCo
   report.add({.name = fmt::format("image {}x{}, 32 layers, {}", canvas.image.width, canvas.image.height, where),
               .value = 1e3 * seconds,
               .unit = "ms",
-              .peer_name = peer_ms > 0 ? "the host" : "",
-              .peer = peer_ms,
+              .peer = host_ms ? std::optional<BenchPeer>({"the host", *host_ms}) : std::nullopt,
               .note = fmt::format("{} tokens, {:.1f} TFLOP/s", canvas.plan.num_tokens,
                                   encoder_flops(config, canvas.plan) / seconds / 1e12)});
   return 1e3 * seconds;
@@ -135,11 +134,10 @@ Status bench_images(Machine& machine, bool is_quick, BenchReport& report) {
   const ExecutionContext there{.scratch = &scratch, .device = device.get()};
   for (const auto& [width, height] : {std::pair<int64_t, int64_t>{448, 336}, {1024, 768}, {1920, 1080}}) {
     const Canvas canvas = make_canvas(make_test_image(width, height, 0), {});
-    const bool is_small = width == 448;
-    const double host_ms =
-        is_small ? bench_image(canvas, {Backend::kCpu, machine.level}, machine.context,
-                               fmt::format("the host, {} threads", machine.context.num_threads()), 0, report)
-                 : 0;
+    std::optional<double> host_ms;  // of the smallest alone
+    if (width == 448)
+      host_ms = bench_image(canvas, {Backend::kCpu, machine.level}, machine.context,
+                            fmt::format("the host, {} threads", machine.context.num_threads()), std::nullopt, report);
     bench_image(canvas, {Backend::kCuda}, there, "GPU, exact rows", host_ms, report);
     bench_image(canvas, {.backend = Backend::kCuda, .is_exact = false}, there, "GPU, tensor cores", host_ms, report);
     TRY(device->status());

@@ -30,16 +30,18 @@ Status bench_gemm(const BenchOptions& options, BenchReport& report) {
                                                  .round_activation = weights.rounds(),
                                                  .out = {y.data(), {rows, out}}});
       });
+      const double flops = 2.0 * static_cast<double>(rows * out * in);
       const char* peer_type = machine.level >= CpuLevel::kBf16 ? "bf16" : "f32";
       const auto peer = peers.find(fmt::format("{} {}x{} M={}", peer_type, out, in, rows));
       report.add({.name = std::string(weights.name()) + " " + std::to_string(out) + "x" + std::to_string(in) +
                           " M=" + std::to_string(rows),
-                  .value = 2.0 * static_cast<double>(rows * out * in) / seconds / 1e9,
+                  .value = flops / seconds / 1e9,
                   .unit = "GFLOP/s",
                   .ceiling = peak.flops / 1e9,
                   .ceiling_name = peak.name,
-                  .peer_name = peer != peers.end() ? std::string("oneDNN ") + peer_type : "",
-                  .peer = peer != peers.end() ? 2.0 * static_cast<double>(rows * out * in) / peer->second / 1e9 : 0,
+                  .peer = peer == peers.end() ? std::nullopt
+                                              : std::optional<BenchPeer>(
+                                                    {std::string("oneDNN ") + peer_type, flops / peer->second / 1e9}),
                   .note = to_string(machine.level)});
       if (options.quick) return {};
     }

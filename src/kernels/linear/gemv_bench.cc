@@ -42,15 +42,16 @@ Status bench_gemv(const BenchOptions& options, BenchReport& report) {
     const double bytes = weight_bytes(weights.next());
     const std::string shape = std::to_string(c.out) + "x" + std::to_string(c.in);
     const auto peer = peers.find((c.kind == WeightSet::Kind::kFp4 ? "mxfp4 " : "q8_0 ") + shape);
-    const bool has_peer = peer != peers.end() && c.kind != WeightSet::Kind::kBf16;
     // The peer's GB/s are counted in our bytes: the same products in the same time.
+    std::optional<BenchPeer> figure;
+    if (peer != peers.end() && c.kind != WeightSet::Kind::kBf16)
+      figure = {c.kind == WeightSet::Kind::kFp4 ? "llama.cpp MXFP4" : "llama.cpp Q8_0", bytes / peer->second / 1e9};
     report.add({.name = std::string(weights.name()) + " " + shape + " M=1",
                 .value = bytes / seconds / 1e9,
                 .unit = "GB/s",
                 .ceiling = triad / 1e9,
                 .ceiling_name = "triad, 1 thread",
-                .peer_name = has_peer ? (c.kind == WeightSet::Kind::kFp4 ? "llama.cpp MXFP4" : "llama.cpp Q8_0") : "",
-                .peer = has_peer ? bytes / peer->second / 1e9 : 0,
+                .peer = figure,
                 .note = std::string(to_string(machine.level)) + ", " + std::to_string(seconds * 1e6) + " us"});
     if (options.quick) break;
   }
