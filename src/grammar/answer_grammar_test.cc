@@ -175,6 +175,44 @@ TEST(AnswerGrammar, ControlTokensOnlyWhereTheGrammarSaysSo) {
   EXPECT_EQ(allowed, expected);
 }
 
+// A random answer without its end token. Control tokens are few; without help a walk would stay in one string.
+void walk_at_random(const std::shared_ptr<Grammar>& grammar, Rng& rng, std::vector<TokenId>& ids) {
+  std::vector<uint32_t> row(shared_index()->num_words());
+  Matcher matcher(grammar);
+  for (int64_t room = 150; !matcher.is_ended(); --room) {
+    ASSERT_TRUE(grammar->fill_mask_within(matcher.state(), room, row).ok());
+    std::vector<TokenId> allowed, controls;
+    for (TokenId id = 0; id < static_cast<TokenId>(shared_index()->vocab_size()); ++id)
+      if (is_allowed(row, id)) allowed.push_back(id);
+    ASSERT_FALSE(allowed.empty());
+    for (const TokenId id : allowed)
+      if (shared_index()->tokenizer().is_control(id)) controls.push_back(id);
+    const auto& from = !controls.empty() && rng.below(3) == 0 ? controls : allowed;
+    ids.push_back(from[rng.below(from.size())]);
+    ASSERT_TRUE(matcher.accept(ids.back()));
+    ASSERT_GT(room, 0);
+  }
+  ids.pop_back();
+}
+
+// The arguments of the calls that the stream parser finds.
+std::vector<std::string> arguments_read_from(const std::vector<TokenId>& ids) {
+  StreamParserOptions options;
+  options.parsing.parse_tool_calls = true;
+  options.parsing.thinking_stage = ThinkingStage::kReasoningStart;
+  StreamParser parser(vocabulary(), options);
+  ChatEvents events;
+  EXPECT_TRUE(parser.push_tokens(ids, {}, events).ok());
+  parser.finish(BackendFinish::kStop, events);
+  EXPECT_EQ(events.finish.reason, FinishReason::kToolCalls);
+  std::vector<std::string> arguments;
+  for (const ChatEvent& event : events.list) {
+    if (event.kind == ChatEventKind::kToolCall) arguments.emplace_back();
+    if (event.kind == ChatEventKind::kToolArguments) arguments.back() += events.text_of(event);
+  }
+  return arguments;
+}
+
 // Any walk that ends is read by the stream parser as the calls it spelled, with arguments that are JSON.
 TEST(AnswerGrammar, RandomAnswersAreReadBack) {
   AnswerSpec spec;
@@ -186,40 +224,11 @@ TEST(AnswerGrammar, RandomAnswersAreReadBack) {
   spec.requires_call = true;
   spec.starts_in_reasoning = true;
   const auto grammar = compile(spec);
-  std::vector<uint32_t> row(shared_index()->num_words());
   for (uint64_t seed = 0; seed < 3; ++seed) {
     Rng rng(seed);
-    Matcher matcher(grammar);
     std::vector<TokenId> ids;
-    for (int64_t room = 150; !matcher.is_ended(); --room) {
-      ASSERT_TRUE(grammar->fill_mask_within(matcher.state(), room, row).ok());
-      std::vector<TokenId> allowed;
-      for (TokenId id = 0; id < static_cast<TokenId>(shared_index()->vocab_size()); ++id)
-        if (is_allowed(row, id)) allowed.push_back(id);
-      ASSERT_FALSE(allowed.empty());
-      // Control tokens are few; without help a walk would stay in one string.
-      std::vector<TokenId> controls;
-      for (const TokenId id : allowed)
-        if (shared_index()->tokenizer().is_control(id)) controls.push_back(id);
-      const auto& from = !controls.empty() && rng.below(3) == 0 ? controls : allowed;
-      ids.push_back(from[rng.below(from.size())]);
-      ASSERT_TRUE(matcher.accept(ids.back()));
-      ASSERT_GT(room, 0);
-    }
-    ids.pop_back();
-    StreamParserOptions options;
-    options.parsing.parse_tool_calls = true;
-    options.parsing.thinking_stage = ThinkingStage::kReasoningStart;
-    StreamParser parser(vocabulary(), options);
-    ChatEvents events;
-    ASSERT_TRUE(parser.push_tokens(ids, {}, events).ok());
-    parser.finish(BackendFinish::kStop, events);
-    EXPECT_EQ(events.finish.reason, FinishReason::kToolCalls);
-    std::vector<std::string> arguments;
-    for (const ChatEvent& event : events.list) {
-      if (event.kind == ChatEventKind::kToolCall) arguments.emplace_back();
-      if (event.kind == ChatEventKind::kToolArguments) arguments.back() += events.text_of(event);
-    }
+    ASSERT_NO_FATAL_FAILURE(walk_at_random(grammar, rng, ids));
+    const std::vector<std::string> arguments = arguments_read_from(ids);
     ASSERT_FALSE(arguments.empty());
     for (const std::string& text : arguments) {
       const auto json = parse_json(text, {.refuse_duplicate_keys = false, .wide_integers = true});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every bit of the masks of random states of random languages against naive_grammar.h. The disabled test does it for
-// 200 languages and every token; scripts/test_grammar runs it.
+// Every bit of the masks of random states of random languages against reference_grammar.h. The disabled test does it
+// for 200 languages and every token; scripts/test_grammar runs it.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "base/philox.h"
 #include "grammar/matcher.h"
-#include "grammar/naive_grammar.h"
+#include "grammar/reference_grammar.h"
 #include "tokenizer/released_tokenizer.h"
 
 namespace deepinfer {
@@ -18,42 +18,42 @@ namespace {
 
 struct Language {
   GrammarSource source;
-  NaiveGrammar naive;
+  ReferenceGrammar reference;
 };
 
-// A random expression as EBNF or as a regular expression, and as naive rules.
+// A random expression as EBNF or as a regular expression, and as reference rules.
 class ExpressionMaker {
  public:
   ExpressionMaker(uint64_t seed, bool is_ebnf) : rng_(seed), is_ebnf_(is_ebnf) {}
 
   Language make() {
     if (!is_ebnf_) {
-      language_.naive.start = node(4);
+      language_.reference.start = node(4);
       language_.source = {GrammarSource::Kind::kRegex, text_, {}};
       return std::move(language_);
     }
-    for (size_t i = 0; i < 1 + rng_.below(3); ++i) rules_.push_back(language_.naive.add_rule());
+    for (size_t i = 0; i < 1 + rng_.below(3); ++i) rules_.push_back(language_.reference.add_rule());
     std::string all;
     for (size_t i = 0; i < rules_.size(); ++i) {
       const int base = leaf();
       std::string line = (i == 0 ? "root" : "r" + std::to_string(i)) + " ::= " + text_;
-      language_.naive.add(rules_[i], {NaiveGrammar::call(base)});
+      language_.reference.add(rules_[i], {ReferenceGrammar::call(base)});
       can_call_ = true;
       for (size_t k = 0; k < 1 + rng_.below(2); ++k) {
         const int way = node(3);
         line += " | " + text_;
-        language_.naive.add(rules_[i], {NaiveGrammar::call(way)});
+        language_.reference.add(rules_[i], {ReferenceGrammar::call(way)});
       }
       can_call_ = false;
       all += line + "\n";
     }
-    language_.naive.start = rules_[0];
+    language_.reference.start = rules_[0];
     language_.source = {GrammarSource::Kind::kEbnf, all, {}};
     return std::move(language_);
   }
 
  private:
-  // Each gives a naive rule and leaves its spelling in text_.
+  // Each gives a reference rule and leaves its spelling in text_.
   int node(int depth) {
     const uint64_t kind = depth == 0 ? 0 : rng_.below(can_call_ ? 6 : 5);
     if (kind == 5) {
@@ -67,7 +67,7 @@ class ExpressionMaker {
       const int min = static_cast<int>(rng_.below(3)), extra = static_cast<int>(rng_.below(3));
       const bool endless = rng_.below(3) == 0;
       text_ = "(" + text_ + "){" + std::to_string(min) + "," + (endless ? "" : std::to_string(min + extra)) + "}";
-      return language_.naive.repeat(part, min, endless ? -1 : min + extra);
+      return language_.reference.repeat(part, min, endless ? -1 : min + extra);
     }
     std::vector<int> parts;
     std::string spelled = "(";
@@ -78,7 +78,7 @@ class ExpressionMaker {
     }
     text_ = spelled + ")";
     if (!is_ebnf_ && kind == 2) text_.erase(std::remove(text_.begin(), text_.end(), ' '), text_.end());
-    return kind == 2 ? language_.naive.sequence(parts) : language_.naive.choice(parts);
+    return kind == 2 ? language_.reference.sequence(parts) : language_.reference.choice(parts);
   }
 
   int leaf() {
@@ -87,15 +87,15 @@ class ExpressionMaker {
     if (rng_.below(3) != 0) {
       const std::string& chosen = kTexts[rng_.below(kTexts.size())];
       text_ = is_ebnf_ ? "\"" + chosen + "\"" : chosen;
-      return language_.naive.literal(chosen);
+      return language_.reference.literal(chosen);
     }
-    const int rule = language_.naive.add_rule();
+    const int rule = language_.reference.add_rule();
     static const std::vector<std::pair<char, char>> kRanges = {{'a', 'z'}, {'A', 'F'}, {'0', '9'}, {'s', 't'}};
     const auto [begin, end] = kRanges[rng_.below(kRanges.size())];
-    language_.naive.add(rule, {{-1, static_cast<uint8_t>(begin), static_cast<uint8_t>(end)}});
+    language_.reference.add(rule, {{-1, static_cast<uint8_t>(begin), static_cast<uint8_t>(end)}});
     text_ = std::string("[") + begin + "-" + end;
     if (rng_.below(4) == 0) {
-      language_.naive.add(rule, {NaiveGrammar::call(language_.naive.wide_char())});
+      language_.reference.add(rule, {ReferenceGrammar::call(language_.reference.wide_char())});
       text_ += is_ebnf_ ? "\\u0080-\\U0010FFFF" : "\\x{80}-\\x{10FFFF}";
     }
     text_ += "]";
@@ -115,20 +115,20 @@ class SchemaMaker {
   explicit SchemaMaker(uint64_t seed) : rng_(seed) {}
 
   Language make() {
-    language_.naive.start = value(3);
+    language_.reference.start = value(3);
     language_.source = {GrammarSource::Kind::kJsonSchema, text_, {}};
     return std::move(language_);
   }
 
  private:
-  NaiveGrammar& naive() { return language_.naive; }
+  ReferenceGrammar& reference() { return language_.reference; }
 
   int value(int depth) {
     switch (rng_.below(depth == 0 ? 4 : 7)) {
       case 0:
         text_ = R"({"type":"boolean"})";
-        return naive().choice({naive().literal("true"), naive().literal("false")});
-      case 1: text_ = R"({"type":"null"})"; return naive().literal("null");
+        return reference().choice({reference().literal("true"), reference().literal("false")});
+      case 1: text_ = R"({"type":"null"})"; return reference().literal("null");
       case 2: return enumeration();
       case 3: return string();
       case 4: return array(depth);
@@ -137,7 +137,7 @@ class SchemaMaker {
         const std::string first = text_;
         const int b = value(depth - 1);
         text_ = R"({"anyOf":[)" + first + "," + text_ + "]}";
-        return naive().choice({a, b});
+        return reference().choice({a, b});
       }
       default: return object(depth);
     }
@@ -151,10 +151,10 @@ class SchemaMaker {
     text_ = R"({"enum":[)";
     for (const size_t word : chosen) {
       text_ += (ways.empty() ? "\"" : ",\"") + kWords[word] + "\"";
-      ways.push_back(naive().literal("\"" + kWords[word] + "\""));
+      ways.push_back(reference().literal("\"" + kWords[word] + "\""));
     }
     text_ += "]}";
-    return naive().choice(ways);
+    return reference().choice(ways);
   }
 
   int string() {
@@ -162,26 +162,26 @@ class SchemaMaker {
     const int max = rng_.below(2) == 0 ? -1 : min + static_cast<int>(rng_.below(6));
     text_ = R"({"type":"string","minLength":)" + std::to_string(min) +
             (max < 0 ? "" : R"(,"maxLength":)" + std::to_string(max)) + "}";
-    const int quote = naive().literal("\"");
-    return naive().sequence({quote, naive().repeat(string_char(), min, max), quote});
+    const int quote = reference().literal("\"");
+    return reference().sequence({quote, reference().repeat(string_char(), min, max), quote});
   }
 
   // RFC 8259, where only what must be escaped is.
   int string_char() {
     if (string_char_ >= 0) return string_char_;
-    string_char_ = naive().add_rule();
+    string_char_ = reference().add_rule();
     for (const auto& [begin, end] : {std::pair<int, int>{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7F}})
-      naive().add(string_char_, {{-1, static_cast<uint8_t>(begin), static_cast<uint8_t>(end)}});
-    naive().add(string_char_, {NaiveGrammar::call(naive().wide_char())});
+      reference().add(string_char_, {{-1, static_cast<uint8_t>(begin), static_cast<uint8_t>(end)}});
+    reference().add(string_char_, {ReferenceGrammar::call(reference().wide_char())});
     for (const char c : {'"', '\\', 'b', 'f', 'n', 'r', 't'})
-      naive().add(string_char_, NaiveGrammar::bytes(std::string("\\") + c));
-    const int hex = naive().add_rule();
+      reference().add(string_char_, ReferenceGrammar::bytes(std::string("\\") + c));
+    const int hex = reference().add_rule();
     for (const auto& [begin, end] : {std::pair<char, char>{'0', '9'}, {'a', 'f'}, {'A', 'F'}})
-      naive().add(hex, {{-1, static_cast<uint8_t>(begin), static_cast<uint8_t>(end)}});
-    NaiveGrammar::Production control = NaiveGrammar::bytes("\\u00");
+      reference().add(hex, {{-1, static_cast<uint8_t>(begin), static_cast<uint8_t>(end)}});
+    ReferenceGrammar::Production control = ReferenceGrammar::bytes("\\u00");
     control.push_back({-1, '0', '1'});
-    control.push_back(NaiveGrammar::call(hex));
-    naive().add(string_char_, std::move(control));
+    control.push_back(ReferenceGrammar::call(hex));
+    reference().add(string_char_, std::move(control));
     return string_char_;
   }
 
@@ -191,14 +191,14 @@ class SchemaMaker {
               max = rng_.below(2) == 0 ? -1 : min + static_cast<int>(rng_.below(3));
     text_ = R"({"type":"array","items":)" + text_ + R"(,"minItems":)" + std::to_string(min) +
             (max < 0 ? "" : R"(,"maxItems":)" + std::to_string(max)) + "}";
-    const int more = naive().sequence({naive().literal(","), item});
+    const int more = reference().sequence({reference().literal(","), item});
     std::vector<int> ways;
-    if (min == 0) ways.push_back(naive().literal("[]"));
+    if (min == 0) ways.push_back(reference().literal("[]"));
     if (max != 0)
-      ways.push_back(
-          naive().sequence({naive().literal("["), item,
-                            naive().repeat(more, std::max(min - 1, 0), max < 0 ? -1 : max - 1), naive().literal("]")}));
-    return naive().choice(ways);
+      ways.push_back(reference().sequence({reference().literal("["), item,
+                                           reference().repeat(more, std::max(min - 1, 0), max < 0 ? -1 : max - 1),
+                                           reference().literal("]")}));
+    return reference().choice(ways);
   }
 
   int object(int depth) {
@@ -221,16 +221,16 @@ class SchemaMaker {
             R"(],"additionalProperties":false})";
     // [i][any]: the members from i on, when some came before or none.
     std::vector<std::array<int, 2>> rest(members.size() + 1);
-    rest[members.size()] = {naive().literal(""), naive().literal("")};
+    rest[members.size()] = {reference().literal(""), reference().literal("")};
     for (size_t i = members.size(); i-- > 0;) {
       for (int any = 0; any < 2; ++any) {
-        const int key = naive().literal((any ? ",\"" : "\"") + members[i].name + "\":");
-        std::vector<int> ways{naive().sequence({key, members[i].value, rest[i + 1][1]})};
+        const int key = reference().literal((any ? ",\"" : "\"") + members[i].name + "\":");
+        std::vector<int> ways{reference().sequence({key, members[i].value, rest[i + 1][1]})};
         if (!members[i].required) ways.push_back(rest[i + 1][static_cast<size_t>(any)]);
-        rest[i][static_cast<size_t>(any)] = naive().choice(ways);
+        rest[i][static_cast<size_t>(any)] = reference().choice(ways);
       }
     }
-    return naive().sequence({naive().literal("{"), rest[0][0], naive().literal("}")});
+    return reference().sequence({reference().literal("{"), rest[0][0], reference().literal("}")});
   }
 
   Rng rng_;
@@ -259,7 +259,7 @@ class BruteForce {
     auto grammar = Grammar::compile(language.source, index_, options);
     ASSERT_TRUE(grammar.ok()) << language.source.text << ": " << grammar.status().message();
     Matcher matcher(*grammar);
-    NaiveRecogniser naive(language.naive);
+    ReferenceRecogniser reference(language.reference);
     Rng rng(seed, 1);
     std::vector<uint32_t> row(index_->num_words());
     std::string walked;
@@ -267,8 +267,8 @@ class BruteForce {
     for (int i = 0; i < num_states; ++i) {
       ASSERT_TRUE(matcher.fill_mask(row).ok());
       ++num_states_;
-      ASSERT_EQ(matcher.is_accepting(), naive.accepts()) << language.source.text << " after " << walked;
-      compare(row, naive, stride, rng.below(stride), language.source.text + " after " + walked);
+      ASSERT_EQ(matcher.is_accepting(), reference.accepts()) << language.source.text << " after " << walked;
+      compare(row, reference, stride, rng.below(stride), language.source.text + " after " + walked);
       if (testing::Test::HasFailure()) return;
       std::vector<TokenId> allowed;
       for (const auto& [bytes, id] : sorted_)
@@ -276,7 +276,7 @@ class BruteForce {
       if (allowed.empty()) return;
       const TokenId token = allowed[rng.below(allowed.size())];
       ASSERT_TRUE(matcher.accept(token));
-      for (const char c : released_tokenizer().token_bytes(token)) ASSERT_TRUE(naive.push(static_cast<uint8_t>(c)));
+      for (const char c : released_tokenizer().token_bytes(token)) ASSERT_TRUE(reference.push(static_cast<uint8_t>(c)));
       walked += released_tokenizer().token_bytes(token);
     }
   }
@@ -287,12 +287,12 @@ class BruteForce {
   }
 
  private:
-  void compare(const std::vector<uint32_t>& row, NaiveRecogniser& naive, size_t stride, size_t first,
+  void compare(const std::vector<uint32_t>& row, ReferenceRecogniser& reference, size_t stride, size_t first,
                const std::string& where) {
     size_t num_allowed = 0;
     for (const uint32_t word : row) num_allowed += static_cast<size_t>(std::popcount(word));
     const bool is_sampled = stride > 1 && num_allowed > 2'000;
-    const size_t base = naive.num_bytes();
+    const size_t base = reference.num_bytes();
     std::string path, dead;  // bytes pushed; a prefix that fails
     for (size_t i = 0; i < sorted_.size(); ++i) {
       const auto& [bytes, id] = sorted_[i];
@@ -302,10 +302,10 @@ class BruteForce {
       if (fits) {
         size_t common = 0;
         while (common < path.size() && common < bytes.size() && path[common] == bytes[common]) ++common;
-        while (naive.num_bytes() > base + common) naive.pop();
+        while (reference.num_bytes() > base + common) reference.pop();
         path.resize(common);
         for (size_t k = common; k < bytes.size() && fits; ++k) {
-          fits = naive.push(static_cast<uint8_t>(bytes[k]));
+          fits = reference.push(static_cast<uint8_t>(bytes[k]));
           if (fits) path.push_back(bytes[k]);
           else dead = bytes.substr(0, k + 1);
         }
@@ -314,7 +314,7 @@ class BruteForce {
       ADD_FAILURE() << where << ": token \"" << bytes << "\" is " << (fits ? "refused" : "allowed");
       break;
     }
-    while (naive.num_bytes() > base) naive.pop();
+    while (reference.num_bytes() > base) reference.pop();
   }
 
   std::shared_ptr<const TokenIndex> index_ = std::make_shared<const TokenIndex>(shared_released_tokenizer());

@@ -13,7 +13,7 @@
 
 namespace deepinfer {
 
-class NaiveGrammar {
+class ReferenceGrammar {
  public:
   // A symbol is a nonterminal (>= 0) or a range of bytes.
   struct Symbol {
@@ -93,14 +93,14 @@ class NaiveGrammar {
 
 // Places are the dots of all productions, numbered. A set keeps its items in the order they came, which is the work
 // list of its completion, and for every rule the items that wait for it.
-class NaiveRecogniser {
+class ReferenceRecogniser {
  public:
-  explicit NaiveRecogniser(const NaiveGrammar& grammar) : start_(grammar.start) {
+  explicit ReferenceRecogniser(const ReferenceGrammar& grammar) : start_(grammar.start) {
     for (size_t rule = 0; rule < grammar.rules().size(); ++rule) {
       std::vector<int>& starts = starts_.emplace_back();
-      for (const NaiveGrammar::Production& production : grammar.rules()[rule]) {
+      for (const ReferenceGrammar::Production& production : grammar.rules()[rule]) {
         starts.push_back(static_cast<int>(places_.size()));
-        for (const NaiveGrammar::Symbol& symbol : production)
+        for (const ReferenceGrammar::Symbol& symbol : production)
           places_.push_back({static_cast<int>(rule), symbol.nonterminal, symbol.begin, symbol.end, false});
         places_.push_back({static_cast<int>(rule), -1, 0, 0, true});
       }

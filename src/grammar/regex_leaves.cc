@@ -31,6 +31,23 @@ struct RegexPool::MultipleState {
     return static_cast<uint32_t>(std::max(of.num_decimals, of.has_exponent ? kMantissaDecimals : 0));
   }
 
+  // The next digit of the fraction, or of the exponent. False: no number that goes on so is a multiple.
+  bool take_fraction_digit(uint32_t digit, const DecimalDivisor& of) {
+    if (digit == 0) {
+      num_zeros = std::min(num_zeros + 1, places_max(of) - num_decimals);
+      return true;
+    }
+    rest = (times_power_of_ten(rest, num_zeros + 1, of.divisor) + digit) % of.divisor;
+    num_decimals += num_zeros + 1;
+    num_zeros = 0;
+    return num_decimals <= places_max(of);
+  }
+  bool take_exponent_digit(uint32_t digit) {
+    num_zeros = 0;
+    exponent = exponent * 10 + digit;
+    return exponent <= kExponentMax;
+  }
+
   bool is_multiple(const DecimalDivisor& of, int64_t with_exponent) const {
     const int64_t power = int64_t{of.num_decimals} - num_decimals + with_exponent;
     // Below zero the last digit, which is not 0, stands behind the divisor's last place.
@@ -127,7 +144,6 @@ RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
   MultipleState state{node.d, node.b >> 24, node.b >> 12 & 0xFFF, node.b & 0xFFF, node.c};
   const DecimalDivisor divisor = divisors_[node.a];
   const uint64_t modulus = divisor.divisor;
-  const uint32_t places_max = MultipleState::places_max(divisor);
   const bool is_digit = c >= '0' && c <= '9', is_exponent = c == 'e' || c == 'E';
   if (is_exponent && !divisor.has_exponent) return kNone;
   const uint32_t digit = is_digit ? c - '0' : 0;
@@ -149,18 +165,8 @@ RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
       else return kNone;
       break;
     case MultipleState::kFraction:
-      if (is_exponent) {
-        state.phase = MultipleState::kSign;
-      } else if (!is_digit) {
-        return kNone;
-      } else if (digit == 0) {
-        state.num_zeros = std::min(state.num_zeros + 1, places_max - state.num_decimals);
-      } else {
-        state.rest = (times_power_of_ten(state.rest, state.num_zeros + 1, modulus) + digit) % modulus;
-        state.num_decimals += state.num_zeros + 1;
-        state.num_zeros = 0;
-        if (state.num_decimals > places_max) return kNone;
-      }
+      if (is_exponent) state.phase = MultipleState::kSign;
+      else if (!is_digit || !state.take_fraction_digit(digit, divisor)) return kNone;
       break;
     case MultipleState::kSign:
       if (c == '+' || c == '-') {
@@ -171,10 +177,7 @@ RegexId RegexPool::derive_multiple(const Node& node, char32_t c) {
       [[fallthrough]];
     case MultipleState::kExponent:
     case MultipleState::kNegativeExponent:
-      if (!is_digit) return kNone;
-      state.num_zeros = 0;
-      state.exponent = state.exponent * 10 + digit;
-      if (state.exponent > kExponentMax) return kNone;
+      if (!is_digit || !state.take_exponent_digit(digit)) return kNone;
       break;
   }
   return state.has_hope(divisor) ? multiple_node(node.a, state) : kNone;
