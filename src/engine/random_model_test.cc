@@ -34,64 +34,70 @@ Json::Object with(Json::Object base, const Json::Object& more) {
   return base;
 }
 
-std::vector<Shape> shapes() {
-  std::vector<Shape> all;
-  // Ratio 4, one head group, tiny window, candidates that bite early, a draft block longer than the window's half.
-  all.push_back({"ratio4",
-                 with(small_dimensions(), {{"num_hidden_layers", 5},
-                                           {"compress_ratios", numbers({0, 4, 4, 1, 1, 0})},
-                                           {"kv_source_layer_ids", numbers({1, 3})},
-                                           {"index_source_layer_ids", numbers({1, 3, 4})},
-                                           {"candidate_source_layer_id", 3},
-                                           {"candidate_topk_blocks", 3},
-                                           {"candidate_block_size", 4},
-                                           {"index_topk", 5},
-                                           {"sliding_window", 8},
-                                           {"num_attention_heads", 4},
-                                           {"head_dim", 32},
-                                           {"qk_rope_head_dim", 8},
-                                           {"o_groups", 1},
-                                           {"index_n_heads", 3},
-                                           {"engram_layer_ids", numbers({4})},
-                                           {"engram_num_embeddings", numbers({1})},
-                                           {"num_nextn_predict_layers", 1},
-                                           {"dspark_block_size", 5},
-                                           {"dspark_target_layer_ids", numbers({1, 4})}}),
-                 true});
-  // Window attention alone: no global KV, no Engram, no draft head, no vision.
-  all.push_back({"window_only",
-                 with(small_dimensions(), {{"num_hidden_layers", 3},
-                                           {"compress_ratios", numbers({0, 0, 0})},
-                                           {"kv_source_layer_ids", numbers({})},
-                                           {"index_source_layer_ids", numbers({})},
-                                           {"candidate_source_layer_id", -1},
-                                           {"sliding_window", 24},
-                                           {"engram_layer_ids", numbers({})},
-                                           {"engram_num_embeddings", numbers({})},
-                                           {"num_nextn_predict_layers", 0},
-                                           {"dspark_target_layer_ids", numbers({})},
-                                           {"num_attention_heads", 6},
-                                           {"o_groups", 3},
-                                           {"head_dim", 64}}),
-                 false});
-  // The last layer is the last kv source; released window; two streams; one expert a token; no candidates.
-  all.push_back({"source_last",
-                 with(small_dimensions(), {{"num_hidden_layers", 4},
-                                           {"compress_ratios", numbers({1, 1, 2, 2, 0, 0})},
-                                           {"kv_source_layer_ids", numbers({0, 2, 3})},
-                                           {"index_source_layer_ids", numbers({0, 1, 2, 3})},
-                                           {"candidate_source_layer_id", -1},
-                                           {"index_topk", 40},
-                                           {"sliding_window", 128},
-                                           {"hc_mult", 2},
-                                           {"num_experts_per_tok", 1},
-                                           {"engram_layer_ids", numbers({0, 2})},
-                                           {"engram_num_embeddings", numbers({1, 1})},
-                                           {"dspark_target_layer_ids", numbers({0, 3})},
-                                           {"dspark_block_size", 2}}),
-                 true});
-  return all;
+// Ratio 4, one head group, tiny window, candidates that bite early, a draft block longer than the window's half.
+Shape ratio4_shape() {
+  return {"ratio4",
+          with(small_dimensions(), {{"num_hidden_layers", 5},
+                                    {"compress_ratios", numbers({0, 4, 4, 1, 1, 0})},
+                                    {"kv_source_layer_ids", numbers({1, 3})},
+                                    {"index_source_layer_ids", numbers({1, 3, 4})},
+                                    {"candidate_source_layer_id", 3},
+                                    {"candidate_topk_blocks", 3},
+                                    {"candidate_block_size", 4},
+                                    {"index_topk", 5},
+                                    {"sliding_window", 8},
+                                    {"num_attention_heads", 4},
+                                    {"head_dim", 32},
+                                    {"qk_rope_head_dim", 8},
+                                    {"o_groups", 1},
+                                    {"index_n_heads", 3},
+                                    {"engram_layer_ids", numbers({4})},
+                                    {"engram_num_embeddings", numbers({1})},
+                                    {"num_nextn_predict_layers", 1},
+                                    {"dspark_block_size", 5},
+                                    {"dspark_target_layer_ids", numbers({1, 4})}}),
+          true};
 }
+
+// Window attention alone: no global KV, no Engram, no draft head, no vision.
+Shape window_only_shape() {
+  return {"window_only",
+          with(small_dimensions(), {{"num_hidden_layers", 3},
+                                    {"compress_ratios", numbers({0, 0, 0})},
+                                    {"kv_source_layer_ids", numbers({})},
+                                    {"index_source_layer_ids", numbers({})},
+                                    {"candidate_source_layer_id", -1},
+                                    {"sliding_window", 24},
+                                    {"engram_layer_ids", numbers({})},
+                                    {"engram_num_embeddings", numbers({})},
+                                    {"num_nextn_predict_layers", 0},
+                                    {"dspark_target_layer_ids", numbers({})},
+                                    {"num_attention_heads", 6},
+                                    {"o_groups", 3},
+                                    {"head_dim", 64}}),
+          false};
+}
+
+// The last layer is the last kv source; released window; two streams; one expert a token; no candidates.
+Shape source_last_shape() {
+  return {"source_last",
+          with(small_dimensions(), {{"num_hidden_layers", 4},
+                                    {"compress_ratios", numbers({1, 1, 2, 2, 0, 0})},
+                                    {"kv_source_layer_ids", numbers({0, 2, 3})},
+                                    {"index_source_layer_ids", numbers({0, 1, 2, 3})},
+                                    {"candidate_source_layer_id", -1},
+                                    {"index_topk", 40},
+                                    {"sliding_window", 128},
+                                    {"hc_mult", 2},
+                                    {"num_experts_per_tok", 1},
+                                    {"engram_layer_ids", numbers({0, 2})},
+                                    {"engram_num_embeddings", numbers({1, 1})},
+                                    {"dspark_target_layer_ids", numbers({0, 3})},
+                                    {"dspark_block_size", 2}}),
+          true};
+}
+
+std::vector<Shape> shapes() { return {ratio4_shape(), window_only_shape(), source_last_shape()}; }
 
 EngineOptions options_of(int num_threads) {
   EngineOptions options = golden_options();

@@ -179,6 +179,21 @@ std::vector<TokenId> host_drafts(const Case& c, std::span<const SampledToken> pi
   return drafts;
 }
 
+// Of sequences that end at position 500 and the following, `num_rows` logits rows each.
+std::vector<DraftRow> draft_rows_of(const std::vector<Case>& cases, int64_t num_rows) {
+  std::vector<DraftRow> rows;
+  for (const Case& c : cases) {
+    const auto s = static_cast<int64_t>(rows.size());
+    rows.push_back({.params = &c.params,
+                    .history = &c.history,
+                    .first_row = s * num_rows,
+                    .num_rows = num_rows,
+                    .position_end = 500 + s,
+                    .output_position = 30});
+  }
+  return rows;
+}
+
 template <typename T>
 std::vector<T> host_copy(Device& device, const Buffer<T>& buffer) {
   std::vector<T> values(static_cast<size_t>(buffer.size()));
@@ -204,18 +219,8 @@ TEST(DeviceSampler, PicksAndDraftsWhatTheHostWould) {
     std::vector<float> logits = random_logits(rng, num_rows, vocab);
     const std::vector<float> draft_logits = random_logits(rng, num * kBlock, vocab);
     for (int64_t s = 0; s < num; s += 2)  // every other sequence picks its first draft
-      for (int64_t v = 0; v < 1; ++v)
-        logits[static_cast<size_t>(s * kEach * vocab + cases[static_cast<size_t>(s)].drafted[0])] = 400;
-    std::vector<DraftRow> drafts;
-    for (int64_t s = 0; s < num; ++s) {
-      const Case& c = cases[static_cast<size_t>(s)];
-      drafts.push_back({.params = &c.params,
-                        .history = &c.history,
-                        .first_row = s * kEach,
-                        .num_rows = kEach,
-                        .position_end = 500 + s,
-                        .output_position = 30});
-    }
+      logits[static_cast<size_t>(s * kEach * vocab + cases[static_cast<size_t>(s)].drafted[0])] = 400;
+    const std::vector<DraftRow> drafts = draft_rows_of(cases, kEach);
     OnDevice target(device, logits), proposed(device, draft_logits);
     Buffer<int32_t> tokens(device.memory(), num * kBlock), positions(device.memory(), num * kBlock),
         window_end(device.memory(), num * kBlock), previous(device.memory(), num);

@@ -152,7 +152,9 @@ TEST(SixteenRules, Rule04AddressesOfImagesArePublicAtEveryTurn) {
     EXPECT_FALSE(is_public_address(address)) << address;
   for (const char* address : {"8.8.8.8", "172.15.0.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111"})
     EXPECT_TRUE(is_public_address(address)) << address;
-  // A name is resolved once, and what a redirect leads to is looked at like the first address.
+}
+
+TEST(SixteenRules, Rule04NamesAreResolvedOnceAndRedirectsLookedAtLikeTheFirstAddress) {
   auto server = HttpServer::start(
       {},
       [](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {

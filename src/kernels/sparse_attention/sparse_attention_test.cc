@@ -89,6 +89,68 @@ std::vector<double> attend(const bf16* q, const std::vector<const bf16*>& entrie
   return out;
 }
 
+// One position of lane 1 with its window and some selected entries.
+struct WindowQuery {
+  Caches& caches;
+  int64_t head_dim, heads;
+  int window;
+  int64_t position;
+  std::vector<bf16> q;
+  std::vector<float> sink;
+  std::vector<int32_t> selected;  // the chosen ones first
+
+  float scale() const { return 1.f / std::sqrt(static_cast<float>(head_dim)); }
+};
+
+// The result where the last `num_fresh` keys of the window are rows of the step and the others stand in the ring. The
+// query is the last row of the step; the rows before it belong to its sequence as far as `num_fresh` says.
+std::vector<bf16> attend_with_fresh(const WindowQuery& c, int64_t num_fresh,
+                                    const KernelRow<SparseAttentionParams>& row, const ExecutionContext& context) {
+  const int64_t rows = std::max<int64_t>(num_fresh, 1) + 2, t = rows - 1, bytes = c.caches.window_bytes();
+  const auto top_k = static_cast<int64_t>(c.selected.size());
+  std::vector<uint8_t> fresh(static_cast<size_t>(rows * bytes), 0xFF);
+  for (int64_t i = 1; i <= num_fresh; ++i)
+    std::memcpy(&fresh[static_cast<size_t>((t + 1 - i) * bytes)], c.caches.window_row(1, c.position + 1 - i),
+                static_cast<size_t>(bytes));
+  std::vector<bf16> queries(static_cast<size_t>(rows * c.heads * c.head_dim)), out(queries.size());
+  std::copy(c.q.begin(), c.q.end(), queries.end() - static_cast<std::ptrdiff_t>(c.q.size()));
+  std::vector<int32_t> lane(static_cast<size_t>(rows), 1), end(lane.size(), 0), fresh_counts(lane.size(), 0),
+      chosen(static_cast<size_t>(rows * top_k), kNoEntry);
+  end.back() = static_cast<int32_t>(c.position + 1);
+  fresh_counts.back() = static_cast<int32_t>(num_fresh);
+  std::copy(c.selected.begin(), c.selected.end(), chosen.end() - top_k);
+  const SparseAttentionParams p{.q = {queries.data(), {rows, c.heads, c.head_dim}},
+                                .sink = {c.sink.data(), c.heads},
+                                .scale = c.scale(),
+                                .window = c.window,
+                                .lane = {lane.data(), {rows}},
+                                .window_end = {end.data(), {rows}},
+                                .num_fresh = {fresh_counts.data(), {rows}},
+                                .fresh = {fresh.data(), {rows, bytes}},
+                                .ring = c.caches.ring,
+                                .selected = {chosen.data(), {rows, top_k}},
+                                .global = c.caches.global,
+                                .out = {out.data(), {rows, c.heads, c.head_dim}}};
+  EXPECT_TRUE(check(p).ok()) << check(p).message();
+  row.launch(context, p);
+  for (size_t i = 0; i + c.q.size() < out.size(); ++i) EXPECT_EQ(to_float(out[i]), 0.f);  // rows without entries
+  return {out.end() - static_cast<std::ptrdiff_t>(c.q.size()), out.end()};
+}
+
+void expect_near_double(const WindowQuery& c, const std::vector<bf16>& result) {
+  std::vector<const bf16*> list;
+  for (int64_t p = std::max<int64_t>(0, c.position - c.window + 1); p <= c.position; ++p)
+    list.push_back(c.caches.window_value(1, p));
+  for (const int32_t entry : c.selected)
+    if (entry != kNoEntry) list.push_back(c.caches.global_value(1, entry));
+  for (int64_t h = 0; h < c.heads; ++h) {
+    const auto exact =
+        attend(&c.q[static_cast<size_t>(h * c.head_dim)], list, c.head_dim, c.scale(), c.sink[static_cast<size_t>(h)]);
+    for (int64_t d = 0; d < c.head_dim; ++d)
+      EXPECT_NEAR(to_float(result[static_cast<size_t>(h * c.head_dim + d)]), exact[static_cast<size_t>(d)], 0.01);
+  }
+}
+
 }  // namespace
 
 // The golden entries are plain bf16 rows; o_big has thirty times larger queries, so that softmax is nearly one-hot.
@@ -126,65 +188,31 @@ TEST(SparseAttention, TheWindowMayComeFromRingOrFreshRows) {
   Rng rng(101);
   for (const auto& [head_dim, heads, window] :
        {std::tuple<int64_t, int64_t, int>{64, 8, 16}, {32, 37, 16}, {96, 3, 70}, {512, 5, 128}}) {
-    const int64_t positions = 2 * window + 9, entries = 50, top_k = 20;
-    Caches caches(rng, head_dim, positions, entries, window + 8, 8);
-    const auto q = random_bf16(rng, heads * head_dim, 1.f);
-    const auto sink = random_f32(rng, heads, 1.f);
-    const float scale = 1.f / std::sqrt(static_cast<float>(head_dim));
-    std::vector<int32_t> selected(static_cast<size_t>(top_k), kNoEntry);
-    for (int i = 0; i < 13; ++i) selected[static_cast<size_t>(i)] = 3 * i + 1;
+    const int64_t positions = 2 * window + 9;
+    Caches caches(rng, head_dim, positions, 50, window + 8, 8);
+    WindowQuery c{caches,
+                  head_dim,
+                  heads,
+                  window,
+                  0,
+                  random_bf16(rng, heads * head_dim, 1.f),
+                  random_f32(rng, heads, 1.f),
+                  std::vector<int32_t>(20, kNoEntry)};
+    for (int i = 0; i < 13; ++i) c.selected[static_cast<size_t>(i)] = 3 * i + 1;
     for (const int64_t position : {int64_t{0}, int64_t{5}, window - 2l, window - 1l, positions - 1}) {
+      c.position = position;
       caches.write_ring(1, position - window + 1, position + 1);
-      std::vector<const bf16*> list;
-      for (int64_t p = std::max<int64_t>(0, position - window + 1); p <= position; ++p)
-        list.push_back(caches.window_value(1, p));
-      for (int i = 0; i < 13; ++i) list.push_back(caches.global_value(1, selected[static_cast<size_t>(i)]));
       std::vector<bf16> first;
       on_every_row<SparseAttentionParams>(
           sparse_attention_rows(), [&](const auto& row, const ExecutionContext& context) {
-            for (const int64_t fresh_count : {int64_t{0}, int64_t{1}, std::min<int64_t>(7, position + 1),
-                                              std::min<int64_t>(position + 1, window)}) {
-              // The query is the last of `rows` fresh rows; rows before it belong to its sequence as far as fresh_count
-              // says.
-              const int64_t rows = std::max<int64_t>(fresh_count, 1) + 2, t = rows - 1;
-              std::vector<uint8_t> fresh(static_cast<size_t>(rows * caches.window_bytes()), 0xFF);
-              for (int64_t i = 1; i <= fresh_count; ++i)
-                std::memcpy(&fresh[static_cast<size_t>((t + 1 - i) * caches.window_bytes())],
-                            caches.window_row(1, position + 1 - i), static_cast<size_t>(caches.window_bytes()));
-              std::vector<bf16> queries(static_cast<size_t>(rows * heads * head_dim)), out(queries.size());
-              std::copy(q.begin(), q.end(), queries.end() - static_cast<std::ptrdiff_t>(q.size()));
-              std::vector<int32_t> lane(static_cast<size_t>(rows), 1), end(lane.size(), 0), num_fresh(lane.size(), 0),
-                  chosen(static_cast<size_t>(rows * top_k), kNoEntry);
-              end.back() = static_cast<int32_t>(position + 1);
-              num_fresh.back() = static_cast<int32_t>(fresh_count);
-              std::copy(selected.begin(), selected.end(), chosen.end() - top_k);
-              const SparseAttentionParams p{.q = {queries.data(), {rows, heads, head_dim}},
-                                            .sink = {sink.data(), heads},
-                                            .scale = scale,
-                                            .window = window,
-                                            .lane = {lane.data(), {rows}},
-                                            .window_end = {end.data(), {rows}},
-                                            .num_fresh = {num_fresh.data(), {rows}},
-                                            .fresh = {fresh.data(), {rows, caches.window_bytes()}},
-                                            .ring = caches.ring,
-                                            .selected = {chosen.data(), {rows, top_k}},
-                                            .global = caches.global,
-                                            .out = {out.data(), {rows, heads, head_dim}}};
-              ASSERT_TRUE(check(p).ok()) << check(p).message();
-              row.launch(context, p);
-              const std::vector<bf16> mine(out.end() - static_cast<std::ptrdiff_t>(q.size()), out.end());
+            for (const int64_t num_fresh : {int64_t{0}, int64_t{1}, std::min<int64_t>(7, position + 1),
+                                            std::min<int64_t>(position + 1, window)}) {
+              const std::vector<bf16> mine = attend_with_fresh(c, num_fresh, row, context);
               if (first.empty()) first = mine;
-              EXPECT_EQ(mine, first) << "position " << position << " fresh " << fresh_count;
-              for (size_t i = 0; i + q.size() < out.size(); ++i)
-                ASSERT_EQ(to_float(out[i]), 0.f);  // rows without entries
+              EXPECT_EQ(mine, first) << "position " << position << " fresh " << num_fresh;
             }
           });
-      for (int64_t h = 0; h < heads; ++h) {
-        const auto exact =
-            attend(&q[static_cast<size_t>(h * head_dim)], list, head_dim, scale, sink[static_cast<size_t>(h)]);
-        for (int64_t d = 0; d < head_dim; ++d)
-          EXPECT_NEAR(to_float(first[static_cast<size_t>(h * head_dim + d)]), exact[static_cast<size_t>(d)], 0.01);
-      }
+      expect_near_double(c, first);
     }
   }
 }
