@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// deepinfer generate: one completion to stdout (design/cli.md). A prompt is a user message put through the prompt
+// deepinfer generate: one completion to stdout. A prompt is a user message put through the prompt
 // encoder, a Chat Completions body, raw text, or token ids as they are.
 #include <fmt/format.h>
 

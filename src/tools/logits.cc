@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// deepinfer logits: exact numbers for given token ids (design/cli.md). Replay is off: every position's logits are asked
-// for.
+// deepinfer logits: exact numbers for given token ids. Replay is off: every position's logits are asked for.
 #include <fmt/format.h>
 
 #include <algorithm>

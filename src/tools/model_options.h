@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Options shared by every command that runs the model (cli.md, common rules).
+// Options shared by every command that runs the model.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// deepinfer serve: the HTTP service (design/cli.md). Prints `ready http://HOST:PORT` on stdout when the model is warm;
+// deepinfer serve: the HTTP service. Prints `ready http://HOST:PORT` on stdout when the model is warm;
 // SIGTERM or Ctrl-C lets running requests finish, a second one ends the program.
 #include <fmt/format.h>
 #include <signal.h>
