@@ -48,21 +48,6 @@ Status BenchReport::write_csv(const std::string& path, const std::string& bench,
   return resource_exhausted(fmt::format("--csv {}: could not be written whole; is the disk full?", path));
 }
 
-std::string run_peer_script(const BenchOptions& options, const std::string& script,
-                            std::span<const std::string> arguments) {
-  const auto python = options.extra.find("python");
-  std::string command = fmt::format("'{}' '{}'", python == options.extra.end() ? "python3" : python->second, script);
-  for (const std::string& argument : arguments) command += fmt::format(" '{}'", argument);
-  std::string output;
-  std::FILE* const pipe = popen(command.c_str(), "r");
-  if (!pipe) return output;
-  char buffer[4096];
-  size_t n = 0;
-  while ((n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0) output.append(buffer, n);
-  if (pclose(pipe) != 0) fmt::print(stderr, "the peer did not run: {}\n", command);
-  return output;
-}
-
 namespace {
 
 double median_of(int num_runs, double (*now)(), const std::function<void()>& body) {

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -55,11 +54,6 @@ struct BenchTarget {
   const char* name;
   Status (*run)(const BenchOptions& options, BenchReport& report);
 };
-
-// What a competitor's Python script prints to stdout; --set python=PATH names the interpreter. A line on stderr where
-// it ends with an error; what it printed before counts.
-std::string run_peer_script(const BenchOptions& options, const std::string& script,
-                            std::span<const std::string> arguments);
 
 // Median seconds of `num_runs` calls after one warm-up, by the clock.
 double median_seconds(int num_runs, const std::function<void()>& body);

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "base/peer_bench.h"
 
 namespace deepinfer {
 namespace {

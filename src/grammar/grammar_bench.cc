@@ -18,6 +18,7 @@
 #include "base/bench.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/peer_bench.h"
 #include "base/token_masks.h"
 #include "grammar/matcher.h"
 #include "tokenizer/released_tokenizer.h"

@@ -9,9 +9,9 @@
 #include <map>
 #include <string>
 
-#include "base/bench.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/peer_bench.h"
 
 namespace deepinfer {
 

@@ -17,6 +17,7 @@
 #include "base/bench.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/peer_bench.h"
 #include "base/thread_pool.h"
 #include "tokenizer/bench_text.h"
 #include "tokenizer/conversation_cache.h"
