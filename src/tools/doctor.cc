@@ -14,6 +14,7 @@
 #include "model/memory_plan.h"
 #include "tensor/device.h"
 #include "tools/command.h"
+#include "vision/vision_kernels.h"
 
 namespace deepinfer {
 namespace {
@@ -53,6 +54,7 @@ std::vector<OpReport> report_ops(const Target& target) {
   std::vector<OpReport> ops;
 #define DEEPINFER_REPORT_OP(member, params, rows) ops.push_back(report_op<params>(#member, rows(), target));
   DEEPINFER_KERNELS(DEEPINFER_REPORT_OP)
+  DEEPINFER_VISION_KERNELS(DEEPINFER_REPORT_OP)
 #undef DEEPINFER_REPORT_OP
   return ops;
 }

@@ -34,7 +34,7 @@ TEST(Doctor, SaysWhatEachOpTook) {
   int status = 1;
   const std::string text = doctor({}, status);
   EXPECT_EQ(status, 0);
-  for (const char* words : {"cpu: ", "memory: ", "linear ", "sparse_attention "})
+  for (const char* words : {"cpu: ", "memory: ", "linear ", "sparse_attention ", "vision_attention "})
     EXPECT_NE(text.find(words), std::string::npos) << words;
 }
 

@@ -82,16 +82,8 @@ Status check(const ImageEncoderConfig& c, const ImageEncoderWeights& w) {
 Result<ImageEncoder> ImageEncoder::create(const ImageEncoderConfig& config, ImageEncoderWeights weights,
                                           const Target& target) {
   TRY(deepinfer::check(config, weights));
-  Kernels k;
-  ASSIGN_OR_RETURN(k.linear, resolve("linear", linear_rows(), target));
-  ASSIGN_OR_RETURN(k.norm, resolve("norm", norm_rows(), target));
-  ASSIGN_OR_RETURN(k.rope, resolve("vision_rope", vision_rope_rows(), target));
-  ASSIGN_OR_RETURN(k.attention, resolve("vision_attention", vision_attention_rows(), target));
-  ASSIGN_OR_RETURN(k.gated_silu, resolve("gated_silu", gated_silu_rows(), target));
-  ASSIGN_OR_RETURN(k.gelu, resolve("gelu", gelu_rows(), target));
-  ASSIGN_OR_RETURN(k.residual, resolve("residual", residual_rows(), target));
-  ASSIGN_OR_RETURN(k.cells, resolve("vision_cells", vision_cells_rows(), target));
-  return ImageEncoder(config, std::move(weights), k);
+  ASSIGN_OR_RETURN(const VisionKernels kernels, VisionKernels::resolve(target));
+  return ImageEncoder(config, std::move(weights), kernels);
 }
 
 // Some images on their way through the tower, their patches one under the other.
@@ -127,14 +119,14 @@ void ImageEncoder::run_attention(const Pass& pass, const ImageEncoderLayerWeight
     return View<bf16, dim::tokens, dim::heads, dim::head_dim>(
         qkv.data + i * config_.hidden, {num_patches, config_.num_heads, head_dim}, {3 * config_.hidden, head_dim, 1});
   };
-  kernels_.rope(pass.context, {.x = part(0), .cos = pass.cos, .sin = pass.sin});
-  kernels_.rope(pass.context, {.x = part(1), .cos = pass.cos, .sin = pass.sin});
-  kernels_.attention(pass.context, {.q = part(0),
-                                    .k = part(1),
-                                    .v = part(2),
-                                    .images = pass.images,
-                                    .scale = 1.f / std::sqrt(static_cast<float>(head_dim)),
-                                    .out = {mixed.data, {num_patches, config_.num_heads, head_dim}}});
+  kernels_.vision_rope(pass.context, {.x = part(0), .cos = pass.cos, .sin = pass.sin});
+  kernels_.vision_rope(pass.context, {.x = part(1), .cos = pass.cos, .sin = pass.sin});
+  kernels_.vision_attention(pass.context, {.q = part(0),
+                                           .k = part(1),
+                                           .v = part(2),
+                                           .images = pass.images,
+                                           .scale = 1.f / std::sqrt(static_cast<float>(head_dim)),
+                                           .out = {mixed.data, {num_patches, config_.num_heads, head_dim}}});
   kernels_.linear(pass.context,
                   {.x = as_input(mixed), .weight = layer.wo, .bias = layer.wo_bias, .out = as_output(normed)});
   pass.show("attn", normed);
@@ -173,11 +165,11 @@ ImageRows ImageEncoder::project(const Pass& pass, const Canvas& canvas, const Ra
                    canvas.digest};
   const Activations cells = pass.take(num_cells, config_.hidden * ratio * ratio),
                     inner = pass.take(num_cells, config_.model_hidden);
-  kernels_.cells(pass.context, {.patches = pass.x.rows(patches.begin, patches.end),
-                                .grid_rows = canvas.plan.patch_rows(patch_size),
-                                .grid_columns = canvas.plan.patch_columns(patch_size),
-                                .ratio = ratio,
-                                .out = {cells.data, cells.size}});
+  kernels_.vision_cells(pass.context, {.patches = pass.x.rows(patches.begin, patches.end),
+                                       .grid_rows = canvas.plan.patch_rows(patch_size),
+                                       .grid_columns = canvas.plan.patch_columns(patch_size),
+                                       .ratio = ratio,
+                                       .out = {cells.data, cells.size}});
   kernels_.linear(
       pass.context,
       {.x = as_input(cells), .weight = weights_.aligner_w1, .bias = weights_.aligner_w1_bias, .out = as_output(inner)});

@@ -14,18 +14,13 @@
 #include <vector>
 
 #include "base/status.h"
-#include "kernels/linear/linear.h"
-#include "kernels/norm/norm.h"
-#include "kernels/vision_activation/vision_activation.h"
-#include "kernels/vision_attention/vision_attention.h"
-#include "kernels/vision_cells/vision_cells.h"
-#include "kernels/vision_rope/vision_rope.h"
 #include "tensor/bfloat16.h"
 #include "tensor/buffer.h"
 #include "tensor/packed_matrix.h"
 #include "vision/canvas.h"
 #include "vision/image_plan.h"
 #include "vision/rgb_image.h"
+#include "vision/vision_kernels.h"
 
 namespace deepinfer {
 
@@ -92,17 +87,7 @@ class ImageEncoder {
 
  private:
   struct Pass;
-  struct Kernels {
-    Kernel<LinearParams> linear;
-    Kernel<NormParams> norm;
-    Kernel<VisionRopeParams> rope;
-    Kernel<VisionAttentionParams> attention;
-    Kernel<GatedSiluParams> gated_silu;
-    Kernel<GeluParams> gelu;
-    Kernel<ResidualParams> residual;
-    Kernel<VisionCellsParams> cells;
-  };
-  ImageEncoder(const ImageEncoderConfig& config, ImageEncoderWeights weights, const Kernels& kernels)
+  ImageEncoder(const ImageEncoderConfig& config, ImageEncoderWeights weights, const VisionKernels& kernels)
       : config_(config), weights_(std::move(weights)), kernels_(kernels) {}
 
   int64_t num_patches(const Canvas& canvas) const;
@@ -117,7 +102,7 @@ class ImageEncoder {
 
   ImageEncoderConfig config_;
   ImageEncoderWeights weights_;
-  Kernels kernels_;
+  VisionKernels kernels_;
 };
 
 inline constexpr int64_t kPatchesPerPass = 16384;  // bounds the activations: about 0.4 GB at the released widths
