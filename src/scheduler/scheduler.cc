@@ -46,6 +46,7 @@ Status Scheduler::submit(SequenceRequest request, int64_t now_ns) {
   const KeyScope scope{request.tenant_salt, options_.model_revision, options_.cache_format};
   auto sequence = std::make_unique<Sequence>(std::move(request), scope);
   sequence->reserve();
+  sequence->keys.adopt(std::exchange(sequence->request.keys, {}));
   sequence->keys.extend(sequence->tokens, sequence->request.media);
   sequence->record.arrival_ns = now_ns;
   if (const auto limit = sequence->request.ttft_ns_max) {

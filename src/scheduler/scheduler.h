@@ -173,13 +173,14 @@ class Scheduler {
     std::vector<SequenceId> choices;  // waiting
   };
   int64_t state_bytes(int64_t num_blocks) const;
+  void move_lane(StateMove::Kind kind, SnapshotId snapshot, const Sequence& sequence, int64_t position, Range blocks);
   void save_state(Sequence& sequence);
   void drop_snapshot(Sequence& sequence);
   void take_lane(Sequence& sequence, SequenceState state);
   bool resume_from_snapshot(Sequence& sequence);
   std::optional<bool> start_from_record(Sequence& sequence, int64_t now_ns);  // nullopt: it starts as others do
   void drop_record(Sequence& sequence);
-  void hand_over(const Sequence& sequence);
+  void hand_over(Sequence& sequence);
   void await_prompt(Sequence& choice);
   bool awaits_prompt(const Sequence& sequence) const;
   void fork_prompt(Sequence& sequence);

@@ -15,6 +15,19 @@ int64_t Scheduler::state_bytes(int64_t num_blocks) const {
   return options_.snapshots.record_bytes + num_blocks * options_.snapshots.block_bytes;
 }
 
+// Of the state on the sequence's lane, as it is at `position`; the bytes of these of its blocks travel along.
+void Scheduler::move_lane(StateMove::Kind kind, SnapshotId snapshot, const Sequence& s, int64_t position,
+                          Range blocks) {
+  const auto first = s.blocks.blocks().begin();
+  moves_.push_back({.kind = kind,
+                    .snapshot = snapshot,
+                    .id = s.request.id,
+                    .lane = s.lane,
+                    .position = position,
+                    .limits = s.limits,
+                    .blocks = {first + blocks.begin, first + blocks.end}});
+}
+
 // Called by preempt() while the sequence still has its lane and blocks.
 void Scheduler::save_state(Sequence& s) {
   const int64_t num_blocks = BlockTable::blocks_for(s.num_computed_tokens), bytes = state_bytes(num_blocks);
@@ -25,14 +38,7 @@ void Scheduler::save_state(Sequence& s) {
   s.snapshot = Snapshot{static_cast<SnapshotId>(next_snapshot_++), bytes, s.num_computed_tokens};
   snapshot_bytes_ += bytes;
   s.record.num_offloaded_bytes += bytes;
-  const auto& blocks = s.blocks.blocks();
-  moves_.push_back({StateMove::Kind::kSave,
-                    s.snapshot->id,
-                    s.request.id,
-                    s.lane,
-                    s.num_computed_tokens,
-                    s.limits,
-                    {blocks.begin(), blocks.begin() + num_blocks}});
+  move_lane(StateMove::Kind::kSave, s.snapshot->id, s, s.num_computed_tokens, {0, num_blocks});
 }
 
 void Scheduler::drop_snapshot(Sequence& s) {
@@ -61,14 +67,8 @@ bool Scheduler::resume_from_snapshot(Sequence& s) {
                                                                            : SequenceState::kPrefill);
   s.starts_lane = false;
   s.record.num_loaded_bytes += snapshot.num_bytes;
-  const auto& blocks = s.blocks.blocks();
-  moves_.push_back({StateMove::Kind::kRestore,
-                    snapshot.id,
-                    s.request.id,
-                    s.lane,
-                    s.num_computed_tokens,
-                    s.limits,
-                    {blocks.begin(), blocks.begin() + BlockTable::blocks_for(s.num_computed_tokens)}});
+  move_lane(StateMove::Kind::kRestore, snapshot.id, s, s.num_computed_tokens,
+            {0, BlockTable::blocks_for(s.num_computed_tokens)});
   drop_snapshot(s);
   return true;
 }
@@ -76,19 +76,15 @@ bool Scheduler::resume_from_snapshot(Sequence& s) {
 // ---- From one turn to the next ----
 
 // The caller's next step writes nothing below the position; full blocks travel by themselves.
-void Scheduler::hand_over(const Sequence& s) {
+void Scheduler::hand_over(Sequence& s) {
   if (!s.request.hands_over || s.request.replay != ReplayMode::kExact || s.behind_fast_replay || s.lane < 0 ||
       s.starts_lane || s.num_computed_tokens < kBlockTokens)
     return;
-  const auto& blocks = s.blocks.blocks();
-  moves_.push_back({StateMove::Kind::kHandOver,
-                    {},
-                    s.request.id,
-                    s.lane,
-                    s.num_computed_tokens,
-                    s.limits,
-                    {blocks.begin() + s.num_computed_tokens / kBlockTokens,
-                     blocks.begin() + BlockTable::blocks_for(s.num_computed_tokens)}});
+  const int64_t num_full = s.num_computed_tokens / kBlockTokens;
+  move_lane(StateMove::Kind::kHandOver, {}, s, s.num_computed_tokens,
+            {num_full, BlockTable::blocks_for(s.num_computed_tokens)});
+  s.keys.extend(std::span(s.tokens).first(static_cast<size_t>(s.num_computed_tokens)), s.request.media);
+  moves_.back().last_full_key = s.keys.keys()[static_cast<size_t>(num_full - 1)];
 }
 
 void Scheduler::drop_record(Sequence& s) {
@@ -126,14 +122,8 @@ std::optional<bool> Scheduler::start_from_record(Sequence& s, int64_t now_ns) {
   s.awaits_loads = awaits_loads;
   s.record.admitted_ns = now_ns;
   s.record.num_cached_tokens = s.record.num_resumed_tokens = from.position;
-  const auto& blocks = s.blocks.blocks();
-  moves_.push_back({StateMove::Kind::kRestore,
-                    from.snapshot,
-                    s.request.id,
-                    s.lane,
-                    from.position,
-                    s.limits,
-                    {blocks.begin() + num_full, blocks.begin() + BlockTable::blocks_for(from.position)}});
+  move_lane(StateMove::Kind::kRestore, from.snapshot, s, from.position,
+            {num_full, BlockTable::blocks_for(from.position)});
   drop_record(s);
   return true;
 }
@@ -173,13 +163,8 @@ void Scheduler::fork_prompt(Sequence& s) {
   const auto& blocks = s.blocks.blocks();
   fork.blocks.assign(blocks.begin(), blocks.begin() + num_full);
   for (const BlockId block : fork.blocks) cache_.pool().hold(block);
-  moves_.push_back({StateMove::Kind::kSave,
-                    fork.snapshot,
-                    s.request.id,
-                    s.lane,
-                    fork.num_tokens - 1,
-                    s.limits,
-                    {blocks.begin() + num_full, blocks.begin() + BlockTable::blocks_for(fork.num_tokens)}});
+  move_lane(StateMove::Kind::kSave, fork.snapshot, s, fork.num_tokens - 1,
+            {num_full, BlockTable::blocks_for(fork.num_tokens)});
   forks_.emplace(s.request.id, std::move(fork));
 }
 
@@ -206,14 +191,8 @@ bool Scheduler::start_from_fork(Sequence& s, int64_t now_ns) {
   s.record.admitted_ns = now_ns;
   s.record.num_cached_tokens = fork.num_cached_tokens;
   s.record.num_shared_tokens = fork.num_tokens;
-  const auto& blocks = s.blocks.blocks();
-  moves_.push_back({StateMove::Kind::kRestore,
-                    fork.snapshot,
-                    s.request.id,
-                    s.lane,
-                    s.num_computed_tokens,
-                    s.limits,
-                    {blocks.begin() + static_cast<int64_t>(fork.blocks.size()), blocks.end()}});
+  move_lane(StateMove::Kind::kRestore, fork.snapshot, s, s.num_computed_tokens,
+            {static_cast<int64_t>(fork.blocks.size()), s.blocks.num_blocks()});
   leave_fork(s);
   return true;
 }

@@ -26,6 +26,7 @@ struct SequenceRequest {
   SequenceId id{};
   std::vector<TokenId> prompt;   // at least one token
   std::vector<MediaSpan> media;  // image spans of the prompt
+  std::vector<BlockKey> keys;    // of the prompt's full blocks, where they are known already; empty: they are hashed
   std::string tenant_salt;
   int32_t priority = 0;            // lower runs first
   int64_t max_output_tokens = 16;  // at least 1

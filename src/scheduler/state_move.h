@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "kv/block_pool.h"
 #include "scheduler/batch.h"
 
 namespace deepinfer {
@@ -29,6 +30,7 @@ struct StateMove {
   int64_t position = 0;  // tokens computed
   RowLimits limits;
   std::vector<BlockId> blocks;  // whose bytes travel along, in order
+  BlockKey last_full_key;       // of the last full block before the position; kHandOver only
 };
 
 // A state from outside, such as the end of an earlier turn, that a prompt begins with.

@@ -87,7 +87,9 @@ void StepLoop::take_inbox() {
 }
 
 void StepLoop::accept(Arrival arrival) {
+  std::vector<BlockKey> keys = std::exchange(arrival.request.sequence.keys, {});
   SequenceRequest sequence = arrival.request.sequence;
+  sequence.keys = std::move(keys);
   sequence.hands_over = options_.store && arrival.request.ttl_class == TtlClass::kAgent;
   if (options_.ttft_ns_max > 0 && !sequence.ttft_ns_max) sequence.ttft_ns_max = options_.ttft_ns_max;
   sequence.is_foretold = arrival.request.masks && options_.drafts_foretold;

@@ -105,6 +105,7 @@ class StepLoop final : public TokenSource {
   void take_inbox();
   void accept(Arrival arrival);
   // step_loop_store.cc
+  BlockKeyChain key_chain(const SequenceRequest& request) const;
   bool fetch_first(Arrival& arrival);
   Status finish_fetches();
   Result<int64_t> adopt(const StoreFetch& fetch);

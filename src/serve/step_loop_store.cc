@@ -13,6 +13,10 @@ namespace {
 constexpr uint64_t kSnapshotsFromOutside = uint64_t{1} << 63;  // the scheduler counts its own from 1
 }
 
+BlockKeyChain StepLoop::key_chain(const SequenceRequest& request) const {
+  return BlockKeyChain({request.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
+}
+
 // True when the arrival waits now. A choice that shares another's prompt goes where that one went.
 bool StepLoop::fetch_first(Arrival& arrival) {
   if (!options_.store) return false;
@@ -26,8 +30,8 @@ bool StepLoop::fetch_first(Arrival& arrival) {
   if (!request.use_prefix_cache || request.replay == ReplayMode::kOff) return false;
   const bool exact = request.replay == ReplayMode::kExact;
   const auto num_prompt = static_cast<int64_t>(request.prompt.size());
-  BlockKeyChain chain({request.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
-  const std::vector<BlockKey>& keys = chain.extend(request.prompt, request.media);
+  const std::vector<BlockKey>& keys = arrival.request.sequence.keys =
+      key_chain(request).extend(request.prompt, request.media);  // the scheduler need not hash them again
   const int64_t num_usable = std::min<int64_t>(static_cast<int64_t>(keys.size()), (num_prompt - 1) / kBlockTokens);
   const int64_t num_present = cache_.probe_tokens(keys, num_prompt, exact) / kBlockTokens;
   const TailRange tails =
@@ -172,24 +176,23 @@ void StepLoop::pin_prompt(const Live& live, std::span<const BlockKey> keys) {
 // 128 rows, and a state that depends on where a turn began is no cold run's. A state whose windows are cut short or are
 // not held any more is none.
 Status StepLoop::hand_over(const StateMove& move) {
+  const std::string& salt = live_.at(index(move.id)).request.sequence.tenant_salt;
   const int64_t window_begin = std::max<int64_t>(0, move.position - engine_.replay_geometry().window);
   const RowLimits& limits = move.limits;
   if (std::max({limits.window_begin, limits.decoder_window_begin, limits.decoder_begin}) > window_begin) return {};
+  if (options_.store->has_full(salt, move.last_full_key)) return {};
   SequenceFrame frame = describe(move.id);
   for (const SequenceDelta& delta : deltas_)  // of the step that ended it, not delivered yet
     if (delta.id == move.id) frame.tokens.insert(frame.tokens.end(), delta.tokens.begin(), delta.tokens.end());
   CHECK(static_cast<int64_t>(frame.tokens.size()) >= move.position);
   frame.tokens.resize(static_cast<size_t>(move.position));
-  const SequenceRequest& request = live_.at(index(move.id)).request.sequence;
   frame.num_prompt_tokens = std::min(frame.num_prompt_tokens, move.position);
   frame.model = options_.scheduler.model_revision;
   frame.moment = {move.position, {}};
-  BlockKeyChain chain({request.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
-  const BlockKey key = chain.extend(frame.tokens, request.media).back();
-  if (options_.store->has_full(request.tenant_salt, key)) return {};
   auto bytes = export_sequence(engine_, move.lane, std::move(frame), move.blocks);
-  if (bytes.ok()) options_.store->save_full(request.tenant_salt, key, std::move(bytes).value());
-  return bytes.ok() || bytes.status().code() == StatusCode::kInvalidArgument ? Status() : bytes.status();
+  if (!bytes.ok()) return bytes.status().code() == StatusCode::kInvalidArgument ? Status() : bytes.status();
+  options_.store->save_full(salt, move.last_full_key, std::move(bytes).value());
+  return {};
 }
 
 // Only behind the very tokens that the prompt begins with. Whatever does not fit is left: the prompt is hit or
@@ -217,10 +220,8 @@ void StepLoop::resume_behind(StoreFetch& fetch, LoopRequest& request) {
 // Whose a chain is follows from its first block, which no two tenants share.
 void StepLoop::note_root(const LoopRequest& request) {
   if (!options_.store || static_cast<int64_t>(request.sequence.prompt.size()) < kBlockTokens) return;
-  BlockKeyChain chain(
-      {request.sequence.tenant_salt, options_.scheduler.model_revision, options_.scheduler.cache_format});
   const auto first = std::span(request.sequence.prompt).first(static_cast<size_t>(kBlockTokens));
-  Root& root = roots_[chain.extend(first, request.sequence.media).front()];
+  Root& root = roots_[key_chain(request.sequence).extend(first, request.sequence.media).front()];
   root.tenant_salt = request.sequence.tenant_salt;
   root.ttl_class = request.ttl_class;
   if (roots_.size() > kRootsMax) std::erase_if(roots_, [&](const auto& item) { return &item.second != &root; });

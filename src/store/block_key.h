@@ -52,6 +52,8 @@ class BlockKeyChain {
   // Keys of the full blocks of `tokens`, appended to the chain; a trailing partial block has no key yet. `tokens` is
   // the whole sequence from position 0 on; blocks that were keyed in an earlier call are not hashed again.
   const std::vector<BlockKey>& extend(std::span<const TokenId> tokens, std::span<const MediaSpan> media = {});
+  // Goes on behind keys that a chain of the same scope gave for the same tokens.
+  void adopt(std::vector<BlockKey> keys) { keys_.assign(keys.begin(), keys.end()); }
   const std::vector<BlockKey>& keys() const { return keys_; }
   std::vector<BlockKey> take_keys() { return std::exchange(keys_, {}); }  // the chain begins anew
   void reserve(int64_t num_tokens) { keys_.reserve(static_cast<size_t>(num_tokens / kBlockKeyTokens)); }

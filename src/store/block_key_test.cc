@@ -32,6 +32,13 @@ TEST(BlockKey, DoesNotDependOnHowTheSequenceGrew) {
   EXPECT_EQ(chain.keys(), keys_of(kScope, tokens));
 }
 
+TEST(BlockKey, AChainGoesOnBehindKeysOfAnEarlierOne) {
+  const auto tokens = counting(1000);
+  BlockKeyChain chain(kScope);
+  chain.adopt(keys_of(kScope, std::span(tokens).first(500)));
+  EXPECT_EQ(chain.extend(tokens), keys_of(kScope, tokens));
+}
+
 TEST(BlockKey, ChangesWithEveryTokenAndAllKeysAfterIt) {
   auto tokens = counting(512);
   const auto before = keys_of(kScope, tokens);
