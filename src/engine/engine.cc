@@ -205,7 +205,7 @@ void start_output(StepContext& step) {
 // Runs a part of a step on the executor's thread, timed; a step that has been stopped does nothing more.
 template <typename Part>
 void run_part(State& state, StepContext& step, int64_t StepOutput::*part_ns, Part&& part) {
-  const int64_t begin_ns = state.clock.monotonic_ns(), begin_cpu_ns = thread_cpu_ns();
+  const int64_t begin_ns = state.clock().monotonic_ns(), begin_cpu_ns = thread_cpu_ns();
   if (state.idle_since_ns > 0) step.output.idle_ns += begin_ns - state.idle_since_ns;
   const ExpertTraffic before = state.residency ? state.residency->traffic() : ExpertTraffic{};
   if (step.status.ok() && step.output.failure.ok()) part();
@@ -213,7 +213,7 @@ void run_part(State& state, StepContext& step, int64_t StepOutput::*part_ns, Par
     step.output.experts_read += state.residency->traffic().misses - before.misses;
     step.output.expert_bytes_read += state.residency->traffic().bytes_read - before.bytes_read;
   }
-  state.idle_since_ns = state.clock.monotonic_ns();
+  state.idle_since_ns = state.clock().monotonic_ns();
   step.output.*part_ns += state.idle_since_ns - begin_ns;
   step.output.cpu_ns += thread_cpu_ns() - begin_cpu_ns;
   state.place.part = StepPlace::Part::kNone;
@@ -327,7 +327,7 @@ Status Engine::launch(const Batch& batch) {
   step.is_sampled = false;
   step.last_job = state.executor->post([&state, &step] {
     state.place.step = step.batch.step;
-    state.step_begin_ns = state.clock.monotonic_ns();
+    state.step_begin_ns = state.clock().monotonic_ns();
     run_part(state, step, &StepOutput::forward_ns, [&] { step.status = run_forward(state, step); });
   });
   if (!state.executor->has_thread()) TRY(step.status);

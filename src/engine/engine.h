@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/token_masks.h"
 #include "engine/lane_record.h"
@@ -52,6 +53,8 @@ struct EngineOptions {
   // A step that takes longer is stopped between two layers: its output says where, its sequences cannot go on, others
   // are not touched. One that does not even stop then makes collect() fail after the same time again. 0 = no limit.
   int64_t step_ns_max = 0;
+  // Of that limit and of the times of a StepOutput; outlives the engine. Null: the system's.
+  const Clock* clock = nullptr;
   // On the host: bytes of routed experts that stay in memory, the others are read from the files when a row needs them
   // (StepOutput::expert_bytes_read); 0 = all. Never changes a result.
   int64_t expert_bytes_max = 0;

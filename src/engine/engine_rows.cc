@@ -167,7 +167,7 @@ Status run_forward(State& state, StepContext& step) {
 Status check_time(const State& state) {
   const int64_t limit_ns = state.options.step_ns_max;
   if (limit_ns == 0) return {};
-  const int64_t ns = state.clock.monotonic_ns() - state.step_begin_ns;
+  const int64_t ns = state.clock().monotonic_ns() - state.step_begin_ns;
   if (ns <= limit_ns) return {};
   return unavailable("engine: stopped in " + describe_place(state) + ", after " + std::to_string(ns / 1'000'000) +
                      " ms of at most " + std::to_string(limit_ns / 1'000'000));

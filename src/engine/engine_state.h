@@ -61,7 +61,8 @@ struct Engine::State {
   std::unique_ptr<Forward> forward;
   std::unique_ptr<Sampler> sampler;
   std::unique_ptr<DeviceSampler> device_sampler;  // null where the host picks
-  SystemClock clock;
+  SystemClock system_clock;
+  const Clock& clock() const { return options.clock ? *options.clock : system_clock; }
 
   Buffer<uint8_t> rings, blocks;
   Buffer<float> tails;
