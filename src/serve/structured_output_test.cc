@@ -224,18 +224,29 @@ TEST_F(StructuredOutput, NoThreadAndNoDraftChangesAToken) {
   }
 }
 
-// Hundreds of ways, each of which counts from every character on that it takes for its own: every text is a state of
-// its own with as many parts. A mask takes the workers seconds.
-std::string rules_that_take_long() {
+// Hundreds of ways, each of which counts from every character on that it takes for its own, and at the end of each
+// count begins another: a state is a text's own and has ever more parts.
+std::string pattern_that_takes_long() {
   std::string ways;
   for (int i = 0; i < 400; ++i)
-    ways += (i > 0 ? "|" : "") + std::string(".*[") + static_cast<char>('a' + i % 13) + "-" +
-            static_cast<char>('n' + i % 11) + "].{" + std::to_string(20 + i) + "}";
-  return R"("guided_regex":")" + ways + "\"";
+    ways += (i > 0 ? "|" : "") + std::string("(.*[") + static_cast<char>('a' + i % 13) + "-" +
+            static_cast<char>('n' + i % 11) + "].{" + std::to_string(20 + i) + "}){2}";
+  return ways;
+}
+
+// Counted in units of work, whatever the clock says: ten times as many as a worker takes at first do not make one mask.
+void expect_long(const std::string& pattern) {
+  const auto index = std::make_shared<const TokenIndex>(golden_model().tokenizer);
+  const auto grammar = Grammar::compile({GrammarSource::Kind::kRegex, pattern, {}}, index, {}).value();
+  TokenMasks masks(1, static_cast<int64_t>(index->vocab_size()));
+  WorkBudget budget{200'000};
+  EXPECT_FALSE(grammar->try_fill_mask(grammar->start(), masks.row(0), budget).value());
 }
 
 // A step waits for no mask.
 TEST_F(StructuredOutput, RulesThatTakeLongHoldUpNobodyElse) {
+  const std::string pattern = pattern_that_takes_long();
+  expect_long(pattern);
   StepLoopOptions options = wide_loop();
   options.mask_wait_ns = 0;
   const auto num_steps_of_plain = [&](bool with_slow) {
@@ -243,7 +254,7 @@ TEST_F(StructuredOutput, RulesThatTakeLongHoldUpNobodyElse) {
     SequenceId slow{};
     if (with_slow) {
       PreparedRequest prepared;
-      EXPECT_FALSE(prepare(body_of(kPlain + "," + rules_that_take_long(), 0), prepared));
+      EXPECT_FALSE(prepare(body_of(kPlain + R"(,"guided_regex":")" + pattern + "\"", 0), prepared));
       slow = run.submit(request_of(prepared, true));
       for (int i = 0; i < 4; ++i) EXPECT_TRUE(run.loop->run_step().ok());  // its prompt is over, its mask is not there
     }
