@@ -32,9 +32,12 @@ struct DispatchedRows {
 class ExpertExchange {
  public:
   virtual ~ExpertExchange() = default;
+  // x [tokens, hidden] with the assignments of all experts. Errors: invalid_argument, weights and assignments differ in
+  // number; whatever the way to another rank reports.
   virtual Result<DispatchedRows> dispatch(View<const bf16, dim::tokens, dim::hidden> x,
                                           const ExpertAssignments& assignments) = 0;
-  // y [assignments of the dispatch, hidden]; gives [assignments of the caller, hidden].
+  // y [assignments of the dispatch, hidden]; gives [assignments of the caller, hidden]. Errors: invalid_argument, y has
+  // another number of rows; as dispatch().
   virtual Result<View<const bf16, dim::entries, dim::hidden>> combine(
       View<const bf16, dim::entries, dim::hidden> y) = 0;
 };

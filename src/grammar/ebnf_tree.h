@@ -35,8 +35,10 @@ struct EbnfRules {
   std::map<size_t, size_t> absorbed;  // by rule: one whose texts add nothing behind its texts (GrammarProgram)
 };
 
+// Errors: invalid_argument (line, column and what is wrong there; no rule "root"), resource_exhausted (beyond a limit).
 Result<EbnfRules> parse_ebnf(std::string_view text, const EbnfLimits& limits);
-// The same language without left recursion.
+// The same language without left recursion. Errors: unimplemented (through rules that may be empty in too many ways),
+// resource_exhausted (too many rules in one recursion, beyond a limit).
 Result<EbnfRules> without_left_recursion(EbnfRules rules, const EbnfLimits& limits);
 
 namespace ebnf {

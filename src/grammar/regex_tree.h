@@ -20,7 +20,8 @@ struct RegexTree {
   std::vector<RegexTree> parts;
 };
 
-// `is_whole`: the tree must match the whole text; else it may be found anywhere.
+// `is_whole`: the tree must match the whole text; else it may be found anywhere. Errors: unimplemented (an anchor or
+// look-ahead where it cannot be resolved), resource_exhausted (more memory than a grammar may take).
 Result<RegexId> language_of(RegexPool& pool, const RegexTree& tree, bool is_whole, const RegexLimits& limits);
 
 }  // namespace deepinfer

@@ -17,7 +17,8 @@ struct RecordedGeneration {
 };
 
 // As generate() of engine/generation.h; the engine has nothing else to do. The same tokens come out, or with `masks`
-// those that they allow.
+// those that they allow. Errors: invalid_argument (an empty prompt, no token asked for, more than the engine holds),
+// the loop's and the sink's.
 Result<RecordedGeneration> generate_recorded(Engine& engine, GenerationRequest request, const TokenSink& sink,
                                              std::unique_ptr<MaskSource> masks = nullptr);
 

@@ -25,12 +25,13 @@ class SnapshotStore {
 
   SnapshotStore(Engine& engine, std::string model) : engine_(engine), model_(std::move(model)) {}
 
-  // The saves among `moves`: before anything writes the lanes and blocks they name.
+  // The saves among `moves`: before anything writes the lanes and blocks they name. Errors: the device's.
   Status save(std::span<const StateMove> moves, const Describe& describe);
   // Of a state from outside, which check_sequence_frame() took: for a kRestore to come.
   void adopt(SnapshotId snapshot, std::vector<uint8_t> frame);
   void drop(SnapshotId snapshot);
-  // The restores and drops, in order.
+  // The restores and drops, in order. Errors: corruption or invalid_argument (a record that is none, or another
+  // engine's), those of `admit`, the device's.
   Status restore(std::span<const StateMove> moves, const Admit& admit);
 
   int64_t num_bytes() const { return num_bytes_; }  // held now

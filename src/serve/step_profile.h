@@ -28,7 +28,7 @@ struct StepProfile {
   std::vector<StepSample> samples;
 };
 
-// Uses lanes and blocks from 0 on; whatever stood there is lost.
+// Uses lanes and blocks from 0 on; whatever stood there is lost. Errors: the engine's.
 Result<StepProfile> profile_steps(Engine& engine, const StepProfileOptions& options, const Clock& clock);
 
 }  // namespace deepinfer

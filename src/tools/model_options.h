@@ -27,7 +27,8 @@ struct ModelOptions {
 void declare_model_options(OptionSet& options, ModelOptions& values);
 
 // The checkpoint that --model names, its routed experts as --expert-memory says; with --preload its weights are in
-// memory when this returns, unless a device takes them.
+// memory when this returns, unless a device takes them. Errors: of serve's load_model(); resource_exhausted, stopped
+// while the weights were read.
 Result<LoadedModel> load_model(const ModelOptions& options);
 
 }  // namespace deepinfer

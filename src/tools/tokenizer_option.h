@@ -13,6 +13,7 @@ namespace deepinfer {
 class OptionSet;
 
 void declare_tokenizer_option(OptionSet& options, std::string& path);
+// What --tokenizer names: a file, a checkpoint folder or "mini". Errors: Tokenizer::load()'s.
 Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& path);
 
 }  // namespace deepinfer
