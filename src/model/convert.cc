@@ -38,10 +38,6 @@ constexpr const char* kBeside[] = {"tokenizer.json",
                                    "inference/config.json",
                                    "config.json"};
 
-Status stopped() {
-  return resource_exhausted("stopped; the same command again goes on behind the shards that are whole");
-}
-
 // The rows of a checkpoint by the name that their tensor has in it.
 class TensorRows {
  public:
@@ -168,9 +164,16 @@ struct Conversion {
   ThreadPool& pool;
   const ConvertProgress& progress;
   uint64_t bytes_done = 0;
+  size_t num_whole = 0;  // shards
 
   std::string path(const std::string& name) const { return folder + "/" + name; }
 };
+
+Status stopped(const Conversion& c) {
+  return resource_exhausted("stopped: " + std::to_string(c.num_whole) + " of " +
+                            std::to_string(c.from.shard_files().size()) + " shards are whole in " + c.folder +
+                            "; the same command again goes on behind them");
+}
 
 // Whether a tensor that stands in a file begins as it would be written.
 bool begins_alike(const Conversion& c, const StoredTensor& tensor, const uint8_t* written) {
@@ -205,7 +208,8 @@ Status write_shard(Conversion& c, const std::string& name, const std::vector<con
   for (const StoredTensor* tensor : tensors) data_bytes += tensor->info.size_bytes();
   if (is_written(c, c.path(name), header, tensors, data_bytes)) {
     c.bytes_done += data_bytes;
-    return c.progress(c.bytes_done) ? Status() : stopped();
+    ++c.num_whole;
+    return c.progress(c.bytes_done) ? Status() : stopped(c);
   }
   PartialFile file(c.path(name));
   TRY(file.write({reinterpret_cast<const uint8_t*>(header.data()), header.size()}));
@@ -213,9 +217,11 @@ Status write_shard(Conversion& c, const std::string& name, const std::vector<con
     TRY(each_piece(c.from, *tensor, c.rows.of(*tensor), c.layout, c.pool, [&](std::span<const uint8_t> piece) {
       TRY(file.write(piece));
       c.bytes_done += piece.size();
-      return c.progress(c.bytes_done) ? Status() : stopped();
+      return c.progress(c.bytes_done) ? Status() : stopped(c);
     }));
-  return file.keep();
+  TRY(file.keep());
+  ++c.num_whole;
+  return {};
 }
 
 Status write_index(const Conversion& c) {
@@ -280,6 +286,19 @@ Status convert_checkpoint(const Checkpoint& from, const std::string& folder, Wei
   return copy_beside(conversion);
 }
 
+Status check_layout(const Checkpoint& checkpoint, WeightLayout layout) {
+  const auto name_of = [](WeightLayout l) { return std::string(l == WeightLayout::kPlanes ? "planes" : "rows"); };
+  const TensorRows rows(checkpoint);
+  for (const WeightRow& row : rows.table()) {
+    const StoredTensor* stored = row.layout ? find_stored(checkpoint, row) : nullptr;
+    if (!stored || stored_layout(*stored, row) == layout) continue;
+    return invalid_argument(checkpoint.folder() + ": holds layout " + name_of(stored_layout(*stored, row)) + " (" +
+                            stored->info.name + "), asked was " + name_of(layout) +
+                            ": give the other --layout or write into another folder");
+  }
+  return {};
+}
+
 Status compare_checkpoints(const Checkpoint& a, const Checkpoint& b, ThreadPool& pool,
                            const ConvertProgress& progress) {
   const TensorRows rows_a(a), rows_b(b);
@@ -298,7 +317,9 @@ Status compare_checkpoints(const Checkpoint& a, const Checkpoint& b, ThreadPool&
                           ": remove the folder that was written and convert again");
       expected = expected.subspan(piece.size());
       bytes_done += piece.size();
-      return progress(bytes_done) ? Status() : stopped();
+      if (progress(bytes_done)) return {};
+      return resource_exhausted("stopped while comparing: " + b.folder() +
+                                " stands as it was; the same command with --verify compares again");
     }));
   }
   return {};

@@ -28,17 +28,17 @@ Status convert(const ConvertArguments& arguments) {
   // A checkpoint that stands already is only checked; either form of its configuration makes it one.
   const bool is_there = arguments.verify && (std::filesystem::exists(arguments.output + "/config.json") ||
                                              std::filesystem::exists(arguments.output + "/inference/config.json"));
+  const WeightLayout layout = arguments.layout == "planes" ? WeightLayout::kPlanes : WeightLayout::kRows;
   if (!is_there) {
     Progress bar("convert", static_cast<int64_t>(from.payload_bytes()));
-    TRY(convert_checkpoint(from, arguments.output,
-                           arguments.layout == "planes" ? WeightLayout::kPlanes : WeightLayout::kRows, pool,
-                           [&](uint64_t bytes) {
-                             bar.advance_to(static_cast<int64_t>(bytes));
-                             return !interrupted();
-                           }));
+    TRY(convert_checkpoint(from, arguments.output, layout, pool, [&](uint64_t bytes) {
+      bar.advance_to(static_cast<int64_t>(bytes));
+      return !interrupted();
+    }));
   }
   ASSIGN_OR_RETURN(const Checkpoint to, Checkpoint::open(arguments.output));
   if (arguments.verify) {
+    TRY(check_layout(to, layout));
     Progress bar("verify", static_cast<int64_t>(from.payload_bytes()));
     TRY(compare_checkpoints(from, to, pool, [&](uint64_t bytes) {
       bar.advance_to(static_cast<int64_t>(bytes));
@@ -68,8 +68,9 @@ Command convert_command() {
             options.choice(
                 "--layout", arguments->layout, {"planes", "rows"},
                 "planes: turned for a CPU's products of many rows, slower for one; rows: as released (default planes)");
-            options.flag("--verify", arguments->verify,
-                         "compare all values afterwards; an output that is there is only compared");
+            options.flag(
+                "--verify", arguments->verify,
+                "compare all values afterwards; an output that is there is only compared, values and --layout");
             options.add("--threads", arguments->num_threads, kAllowedThreads, "threads (default 0: one per CPU)");
           },
       .run =
@@ -78,7 +79,10 @@ Command convert_command() {
               fmt::print(stderr, "deepinfer: convert needs --output FOLDER\n");
               return 2;
             }
-            return exit_status(convert(*arguments));
+            const Status status = convert(*arguments);
+            // exit_status() says nothing after Ctrl-C; what was kept is worth a line.
+            if (interrupted() && !status.ok()) fmt::print(stderr, "deepinfer: {}\n", status.message());
+            return exit_status(status);
           }};
 }
 

@@ -2,12 +2,14 @@
 // A converted checkpoint gives the numbers of the original, to the bit: what the golden checks say of one holds of the
 // other.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <filesystem>
 
 #include "base/file.h"
 #include "tools/command.h"
+#include "tools/interrupt.h"
 
 namespace deepinfer {
 
@@ -59,6 +61,43 @@ TEST(ConvertCommand, ComparesWhatIsThereInEitherFormOfTheConfiguration) {
   const std::vector<std::string> words = {
       "convert", "--model", (root / "model").string(), "--output", (root / "planes").string(), "--verify"};
   EXPECT_EQ(run(words), 0);
+  EXPECT_EQ(run(words), 0);
+  fs::remove_all(root);
+}
+
+TEST(ConvertCommand, ComparingNamesTheLayoutThatIsThereAndTheOneAsked) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / ("deepinfer_convert_layout_test." + std::to_string(::getpid()));
+  const std::vector<std::string> words = {"convert",  "--model", DEEPINFER_TESTDATA "/model_a", "--output", root,
+                                          "--verify", "--layout"};
+  const auto run_as = [&](const std::string& layout) {
+    std::vector<std::string> all = words;
+    all.push_back(layout);
+    return run(all);
+  };
+  ASSERT_EQ(run_as("planes"), 0);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run_as("rows"), 1);
+  const std::string message = testing::internal::GetCapturedStderr();
+  EXPECT_NE(message.find("holds layout planes"), std::string::npos) << message;
+  EXPECT_NE(message.find("asked was rows"), std::string::npos) << message;
+  fs::remove_all(root);
+}
+
+TEST(ConvertCommand, StoppedByCtrlCSaysWhatWasKeptAndGoesOnWhenCalledAgain) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / ("deepinfer_convert_stop_test." + std::to_string(::getpid()));
+  const std::vector<std::string> words = {"convert", "--model", DEEPINFER_TESTDATA "/model_a", "--output", root};
+  install_interrupt_handler();
+  ASSERT_EQ(raise(SIGINT), 0);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(run(words), 130);
+  const std::string message = testing::internal::GetCapturedStderr();
+  clear_interrupt();
+  signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+  EXPECT_NE(message.find("0 of 5 shards are whole in " + root.string()), std::string::npos) << message;
+  EXPECT_NE(message.find("the same command again"), std::string::npos) << message;
   EXPECT_EQ(run(words), 0);
   fs::remove_all(root);
 }
