@@ -170,12 +170,12 @@ void declare(OptionSet& options, GenerateOptions& arguments) {
                  "propose tokens with the draft head; changes the speed, never the tokens (default on)");
   options.add("--logprobs", arguments.logprobs, {0, 20},
               "also give log probabilities and the K likeliest tokens (0 to 20)");
-  options.add(
-      "--exact-ops", arguments.exact_ops,
-      "with --numerics fast: ops that take exact rows all the same, as linear,experts; to find out which of them "
-      "changes an answer");
+  options.add("--exact-ops", arguments.exact_ops,
+              "with --backend cuda --numerics fast: ops that take exact rows all the same, as linear,experts; to find "
+              "out which of them "
+              "changes an answer");
   options.flag("--check-memory", arguments.checks_memory,
-               "on a GPU: guard zones around every buffer, looked at in every step; for debugging, slow");
+               "with --backend cuda: guard zones around every buffer, looked at in every step; for debugging, slow");
   options.flag("--explain", arguments.explain,
                "also say what happened: queue, prefix hit, chunks, replay, steps, drafts, preemptions, bytes");
   options.flag("--json", arguments.json, "print one JSON object with ids, text, drafts and timing");
@@ -193,6 +193,20 @@ Json draft_json(int64_t num_steps, int64_t num_drafted, int64_t num_accepted) {
                       {"accepted", num_accepted},
                       {"drafted_per_step", per_step(num_drafted, num_steps)},
                       {"accepted_per_step", per_step(num_accepted, num_steps)}};
+}
+
+Status check_debug_options(const GenerateOptions& options) {
+  const bool is_on_device = options.model.backend == "cuda";
+  const std::string list = "," + options.exact_ops + ",";
+  if (!options.exact_ops.empty() && list.find(",,") != std::string::npos)
+    return invalid_argument("--exact-ops '" + options.exact_ops +
+                            "': an empty name; expected names of ops with one comma between them, as linear,experts");
+  if (!options.exact_ops.empty() && (!is_on_device || options.model.numerics != "fast"))
+    return invalid_argument(
+        "--exact-ops is for --backend cuda --numerics fast: every op takes exact rows elsewhere; leave it out");
+  if (options.checks_memory && !is_on_device)
+    return invalid_argument("--check-memory is for --backend cuda: leave it out, or use the asan build on the CPU");
+  return {};
 }
 
 std::vector<std::string> exact_ops(const GenerateOptions& options) {
@@ -231,6 +245,10 @@ Command generate_command() {
                 install_interrupt_handler();
                 const bool is_batch = !arguments->chat_batch.empty();
                 if (const Status status = check_prompt_options(arguments->prompt, is_batch); !status.ok()) {
+                  fmt::print(stderr, "deepinfer generate: {}\n", status.message());
+                  return 2;
+                }
+                if (const Status status = check_debug_options(*arguments); !status.ok()) {
                   fmt::print(stderr, "deepinfer generate: {}\n", status.message());
                   return 2;
                 }

@@ -27,6 +27,9 @@ struct GenerateOptions {
   std::string exact_ops;  // separated by commas
   bool json = false, explain = false, checks_memory = false;
 };
+// Options for debugging that would change nothing where they stand. Errors: invalid_argument with what they are for,
+// and where --exact-ops has an empty name.
+Status check_debug_options(const GenerateOptions& options);
 std::vector<std::string> exact_ops(const GenerateOptions& options);
 
 ReplayMode replay_mode(const ModelOptions& options);
