@@ -6,12 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/bench.h"
@@ -138,10 +136,9 @@ class LoopBench {
     }
     const int64_t begin_ns = clock_.monotonic_ns();
     for (int64_t num_steps = 0;;) {
-      ASSIGN_OR_RETURN(const bool ran, loop.run_step());
+      ASSIGN_OR_RETURN(const bool goes_on, loop.run_or_wait());
       result.loop = loop.snapshot();
-      if (!ran && result.loop.num_running + result.loop.num_waiting == 0) break;
-      if (!ran) std::this_thread::sleep_for(std::chrono::microseconds(50));  // masks are late
+      if (!goes_on) break;
       if (result.loop.num_steps == num_steps) continue;
       if (steps_file_) note_step(setup, result.loop);
       num_steps = result.loop.num_steps;

@@ -104,9 +104,9 @@ Result<RecordedGeneration> generate_recorded(Engine& engine, GenerationRequest r
   asked.sequence.use_prefix_cache = false;
   ASSIGN_OR_RETURN(const SequenceId id,
                    loop.submit(std::move(asked), [&](const LoopUpdate& update) { recorder.take(update); }));
-  for (bool runs = true; runs;) {
+  for (bool goes_on = true; goes_on;) {
     if (request.keep_going && !request.keep_going()) loop.cancel(id);
-    ASSIGN_OR_RETURN(runs, loop.run_step());
+    ASSIGN_OR_RETURN(goes_on, loop.run_or_wait());
   }
   TRY(recorder.failure());
   RecordedGeneration result = recorder.result();

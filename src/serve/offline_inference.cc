@@ -265,7 +265,7 @@ Json OfflineInference::result_of(const Item& item) const {
 
 Result<bool> OfflineInference::step() {
   if (items_.empty()) return false;
-  ASSIGN_OR_RETURN([[maybe_unused]] const bool ran, loop_->run_step());
+  TRY(loop_->run_or_wait().status());
   return !items_.empty();
 }
 

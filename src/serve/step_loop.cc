@@ -272,12 +272,19 @@ void StepLoop::update_gauges() {
   s.snapshot_bytes = snapshots_.num_bytes();
 }
 
+Result<bool> StepLoop::run_or_wait() {
+  ASSIGN_OR_RETURN(const bool ran, run_step());
+  if (ran) return true;
+  if (scheduler_.is_idle() && fetching_.empty()) return false;
+  if (!fetching_.empty()) options_.store->wait(10'000'000);
+  else if (!unsettled_.empty()) mask_workers_->wait(1'000'000, [] { return false; });
+  return true;
+}
+
 Status StepLoop::run_until_idle() {
   for (;;) {
-    ASSIGN_OR_RETURN(const bool ran, run_step());
-    if (!ran && scheduler_.is_idle() && fetching_.empty()) return {};
-    if (!ran && !fetching_.empty()) options_.store->wait(10'000'000);
-    else if (!ran && !unsettled_.empty()) mask_workers_->wait(1'000'000, [] { return false; });
+    ASSIGN_OR_RETURN(const bool goes_on, run_or_wait());
+    if (!goes_on) return {};
   }
 }
 

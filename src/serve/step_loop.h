@@ -59,9 +59,12 @@ class StepLoop final : public TokenSource {
   void cancel(SequenceId id) override;
 
   // Plans and launches a step, and collects one: the step before, or the same one where nothing stays under way. On the
-  // calling thread; false when there was nothing to run and nothing is under way.
+  // calling thread; false when there was nothing to run and nothing is under way, though a sequence may wait for its
+  // masks or for the store.
   Result<bool> run_step();
-  // Steps until nothing is left (offline use).
+  // The same, and where nothing could run a short wait for what sequences wait for; false when no sequence is left.
+  Result<bool> run_or_wait();
+  // Until no sequence is left (offline use).
   Status run_until_idle();
 
   void start() override;
@@ -134,6 +137,7 @@ class StepLoop final : public TokenSource {
   void advance_masks();
   void wait_for_masks(std::span<const std::shared_ptr<SequenceMasks>> masks);
   void settle_masks();
+  bool take_foretold(SequenceId id);
   bool settle(SequenceId id);
   std::span<const TokenId> foretold_by(const SequenceMasks& masks) const;
   bool draft_foretold(const Sequence& sequence, const SequenceMasks& masks);

@@ -84,12 +84,12 @@ std::span<const TokenId> StepLoop::foretold_by(const SequenceMasks& masks) const
   return options_.drafts_foretold && scheduler_.num_drafts() > 0 ? masks.foretold() : std::span<const TokenId>();
 }
 
-// Whether the sequence has other drafts now.
+// Whether the sequence has other drafts now. Precondition: no step of it is under way.
 bool StepLoop::draft_foretold(const Sequence& sequence, const SequenceMasks& masks) {
   std::span<const TokenId> foretold = foretold_by(masks);
   foretold = foretold.first(std::min(foretold.size(), static_cast<size_t>(scheduler_.num_drafts())));
   const auto kept = std::span(sequence.drafts).first(std::min(sequence.drafts.size(), foretold.size()));
-  if (sequence.num_steps_under_way > 0 || std::ranges::equal(kept, foretold)) return false;
+  if (std::ranges::equal(kept, foretold)) return false;
   scheduler_.foretell_drafts(sequence.request.id, foretold);
   return true;
 }
@@ -105,7 +105,24 @@ void StepLoop::settle_masks() {
       waited_for_.push_back(at->second.masks);
   }
   wait_for_masks(waited_for_);
+  // Masks for what the first ones foretell take less than a step, which is what a sequence without them would lose.
+  waited_for_.clear();
+  for (const SequenceId id : unsettled_)
+    if (take_foretold(id)) waited_for_.push_back(live_.at(index(id)).masks);
+  wait_for_masks(waited_for_);
   std::erase_if(unsettled_, [this](SequenceId id) { return settle(id); });
+}
+
+// Whether the sequence has other drafts now, whose masks were asked for.
+bool StepLoop::take_foretold(SequenceId id) {
+  const Sequence* sequence = scheduler_.find(id);
+  const auto at = live_.find(index(id));
+  if (!sequence || at == live_.end() || sequence->num_steps_under_way > 0) return false;
+  SequenceMasks& masks = *at->second.masks;
+  masks.ask(sequence->drafts);
+  if (!masks.is_ready() || !draft_foretold(*sequence, masks)) return false;
+  masks.ask(sequence->drafts);
+  return true;
 }
 
 bool StepLoop::settle(SequenceId id) {
@@ -115,7 +132,6 @@ bool StepLoop::settle(SequenceId id) {
   SequenceMasks& masks = *at->second.masks;
   if (sequence->num_steps_under_way > 0 && !sequence->is_held) return true;  // looked at when that step samples
   masks.ask(sequence->drafts);
-  if (masks.is_ready() && draft_foretold(*sequence, masks)) masks.ask(sequence->drafts);
   if (!masks.is_ready()) {
     scheduler_.hold(id, true);
     return false;

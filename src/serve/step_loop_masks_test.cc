@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "serve/loop_generation.h"
 #include "serve/step_loop_runs.h"
 
 namespace deepinfer {
@@ -123,6 +124,35 @@ class SlowMasks final : public RuleMasks {
   const int64_t calls_per_mask_;
   int64_t num_calls_ = 0;
 };
+
+// Needs longer for its third mask than a generation of one sequence waits inside a step.
+class OnceLateMasks final : public RuleMasks {
+ public:
+  using RuleMasks::RuleMasks;
+  Result<std::optional<int64_t>> make_masks(std::span<const TokenId> settled, std::span<const TokenId> drafts,
+                                            TokenMasks& masks) override {
+    if (++num_calls_ == 3) std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    return RuleMasks::make_masks(settled, drafts, masks);
+  }
+
+ private:
+  int num_calls_ = 0;
+};
+
+TEST(StepLoopMasks, AGenerationGoesOnAfterAMaskThatWasLate) {
+  const auto engine = Engine::open(golden_model().weights, golden_model().token_map, loop_engine_options()).value();
+  const RuleMasks::Rule rule = [](int64_t position, TokenId id) { return id % 3 == position % 3; };
+  LoopRequest one = repeating(1, 12);
+  GenerationRequest request{.prompt = one.sequence.prompt};
+  request.params = one.sampling;
+  request.max_tokens = 12;
+  const RecordedGeneration recorded =
+      generate_recorded(
+          *engine, std::move(request), [](TokenId) { return true; }, std::make_unique<OnceLateMasks>(rule))
+          .value();
+  EXPECT_EQ(recorded.generation.tokens.size(), 12u);
+  EXPECT_GT(recorded.record.num_steps, 1) << "the end is told with its record";
+}
 
 TEST(StepLoopMasks, ALateMaskKeepsItsOwnRequestWaitingAndNobodyElse) {
   const RuleMasks::Rule rule = [](int64_t position, TokenId id) { return id != kLoved || position % 4 != 3; };
