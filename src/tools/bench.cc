@@ -8,6 +8,7 @@
 
 #include "deepinfer_version.h"
 #include "tensor/cpu_features.h"
+#include "tools/bench_settings.h"
 #include "tools/command.h"
 #include "tools/nearest_name.h"
 
@@ -48,7 +49,9 @@ Status run_bench(const BenchTarget& target, BenchArguments& arguments) {
   for (const std::string& setting : arguments.settings) {
     const size_t at = setting.find('=');
     if (at == std::string::npos) return invalid_argument(fmt::format("--set {}: expected KEY=VALUE", setting));
-    arguments.options.extra[setting.substr(0, at)] = setting.substr(at + 1);
+    const std::string key = setting.substr(0, at), value = setting.substr(at + 1);
+    TRY(check_bench_setting(key, value));
+    arguments.options.extra[key] = value;
   }
   if (arguments.predict) arguments.options.extra.insert_or_assign("predict", std::string(1, '1'));
   arguments.options.num_threads = static_cast<int>(arguments.num_threads);
